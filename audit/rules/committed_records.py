@@ -124,7 +124,8 @@ def _shown_of(rows: pyarrow.Table) -> pyarrow.Table:
     part = without_kafka(
         rows.select((*_READ, "to_offset")).filter(pyarrow.array(cuts & (longs(rows["to_offset"]) >= 0)))
     )
-    after = numpy.minimum(longs(part["to_offset"]), numpy.abs(longs(part["high_watermark"])))
+    end, before = longs(part["to_offset"]), longs(part["high_watermark"])
+    after = numpy.where(before == ABSENT, end, numpy.minimum(end, before))
     roles = _roles(rows)
     tables = [_shown(roles, longs(roles["high_watermark"])), _shown(part, after)]
     return reduce_shown(pyarrow.concat_tables(tables))
@@ -149,7 +150,7 @@ def reduce_shown(rows: pyarrow.Table) -> pyarrow.Table:
 
 
 SHOWN: Final = Kept("shown", _SHOWN, lambda batch: _shown_of(batch.rows), reduce_shown)
-"""The high watermark after each role and truncation (`sub`: the record's number) of a run (`key`: with the partition)."""
+"""The high watermark after each role and truncation (`sub`: the record's number) of a run and partition (`key`)."""
 
 
 def _check(batch: BucketBatch) -> list[AuditFinding]:

@@ -215,6 +215,16 @@ STRANGE = [
     *(("to_offset", value) for value in (4, 5, None)),
     *(("reason", value) for value in ("scrub", "recovery", "leader epoch")),
     *(("cause", cause) for cause in (Cause("LogScrub"), Cause("LogRecovery"), Cause("Fetch"), None)),
+    *(
+        ("reason", value)
+        for value in ("Preferred", "Offline", "asked by broker 2", "replica offline", "replica removed")
+    ),
+    *(("broker", value) for value in (None, 1, 2, 9, -2)),
+    *(("controller_epoch", value) for value in (None, 0, 99)),
+    *(("min_insync_replicas", value) for value in (None, 0, 1)),
+    *((name, value) for name in ("from_offset", "high_watermark", "log_start_offset") for value in (None, -1, 3)),
+    *(("cause", Cause("Fetch", 1, controller_epoch=epoch)) for epoch in (ControllerEpoch(0), ControllerEpoch(99))),
+    *(("node", value) for value in ("broker-x", "broker--2", "kafka-broker-1", "broker-01", "x")),
     *(("kind", kind) for kind in (Kind.ROLE, Kind.TRUNCATION, Kind.PARTITION, Kind.REPLICA, Kind.ISR)),
 ]
 
