@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.model.broker import NO_LEADER
-from state_log.decision_rules import ASKED_BY, LEAVES_ISR
+from state_log.decision_rules import ASKED_BY, REMOVALS
 
 ELECTION_KEEPS_ISR: Final = "election-adds-no-replica"
 ELECTION_RAISES_EPOCH: Final = "election-raises-leader-epoch"
@@ -70,7 +70,7 @@ def _violated(before: Written, after: Written) -> Iterator[str]:
         after.leader != before.leader or after.leader_epoch != before.leader_epoch
     ):
         yield ISR_CHANGE_KEEPS_LEADER
-    if after.reason.startswith(LEAVES_ISR) and (
+    if after.reason in REMOVALS and (
         added or len(before.isr) > len(after.isr) + 1 or after.leader not in {before.leader, NO_LEADER}
     ):
         yield REMOVAL_TAKES_ONE

@@ -35,7 +35,8 @@ FIRST_IN_SYNC: Final = frozenset({"Offline", "initialised"})
 ASKED_BY: Final = "asked by "
 """How the reason of an ISR begins that a leader has asked for; `broker` is the one that asked."""
 LEAVES_ISR: Final = "replica "
-"""How the reason of an ISR begins that a replica leaves: offline, removed, or as Kafka's log says it."""
+"""How the reason of an ISR begins that a replica leaves: one of `REMOVALS`, or as Kafka's log says it."""
+REMOVALS: Final = frozenset({"replica offline", "replica removed"})
 TAKEN_ROLES: Final = ("leader", "follower")
 OFFSETS: Final = ("from_offset", "to_offset", "high_watermark", "log_start_offset", "log_end_offset")
 BROKER_NODE: Final = "broker-"
@@ -101,7 +102,8 @@ def _removed_and_there(record: LoggedStateChange) -> str | None:
         return None
     if record.leader == record.broker:
         return f"replica {record.broker} left the ISR and leads"
-    if record.broker not in record.isr or len(record.isr) == 1:
+    # Where nobody is left to lead, the ISR stays for whoever returns first.
+    if record.broker not in record.isr or record.leader is None or record.leader < 0:
         return None
     return f"replica {record.broker} left the ISR, and the ISR {list(record.isr)} has it"
 

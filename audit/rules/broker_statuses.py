@@ -5,6 +5,7 @@ elections; what another controller knew does not count. A table keeps all of the
 asked for may be read later.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy
@@ -12,11 +13,25 @@ import pyarrow
 from numpy.typing import NDArray
 
 from audit.records.sorted_runs import NOTHING, SortedRun
-from audit.records.vectors import ABSENT, Flags, Keys, Longs, is_one_of, keys, longs, mixed, text_hashes
+from audit.records.vectors import (
+    ABSENT,
+    Flags,
+    Keys,
+    Longs,
+    are_in_order,
+    group_starts,
+    is_one_of,
+    keys,
+    longs,
+    mixed,
+    ranked,
+    text_hashes,
+)
 from audit.rules.rule import KEY, BucketBatch, Kept
 from cluster.model.state_machines import ReplicaState
 from state_log.record import Kind
 
+_NOTHING: Final = -1
 UNKNOWN, LIVE, SHUTTING_DOWN, DEAD, OFFLINE = range(5)
 Statuses = NDArray[numpy.int64]
 _SCHEMA: Final = pyarrow.schema({**KEY, "status": pyarrow.int8()})
@@ -43,19 +58,21 @@ STATUSES_READ: Final = (
 
 def statuses_of(rows: pyarrow.Table) -> pyarrow.Table:
     """What these records say of brokers and replicas, reduced."""
-    found = [
-        *(_said(rows, Kind.BROKER, to_state, status) for to_state, status in _OF_BROKERS.items()),
-        *(_said(rows, Kind.REPLICA, to_state, status) for to_state, status in _OF_REPLICAS.items()),
-        _live_at_start(rows),
-    ]
-    return reduce_statuses(pyarrow.concat_tables(found))
+    said = [_said(rows, Kind.BROKER, _OF_BROKERS), _said(rows, Kind.REPLICA, _OF_REPLICAS), _live_at_start(rows)]
+    return reduce_statuses(pyarrow.concat_tables(said))
 
 
-def _said(rows: pyarrow.Table, kind: Kind, to_state: str, status: int) -> pyarrow.Table:
-    chosen = is_one_of(rows["kind"], [kind.value]) & is_one_of(rows["to_state"], [to_state])
-    chosen &= (longs(rows["controller_epoch"]) != ABSENT) & (longs(rows["broker"]) != ABSENT)
-    part = rows.select(STATUSES_READ).filter(pyarrow.array(chosen))
-    return _table(_keys(part, longs(part["broker"]), keys(part["key"])), longs(part["seq"]), status)
+def _said(rows: pyarrow.Table, kind: Kind, statuses: Mapping[str, int]) -> pyarrow.Table:
+    places = numpy.flatnonzero(is_one_of(rows["kind"], [kind.value]))
+    part = rows.select(STATUSES_READ).take(pyarrow.array(places))
+    state, states = ranked(part["to_state"])
+    # The last one is for records without a state.
+    status = numpy.array([*(statuses.get(name, _NOTHING) for name in states), _NOTHING], numpy.int64)[state]
+    broker = longs(part["broker"])
+    chosen = (status != _NOTHING) & (broker != ABSENT) & (longs(part["controller_epoch"]) != ABSENT)
+    if not chosen.all():
+        part, broker, status = part.filter(pyarrow.array(chosen)), broker[chosen], status[chosen]
+    return _table(_keys(part, broker, keys(part["key"])), longs(part["seq"]), status)
 
 
 def _live_at_start(rows: pyarrow.Table) -> pyarrow.Table:
@@ -65,7 +82,7 @@ def _live_at_start(rows: pyarrow.Table) -> pyarrow.Table:
     named = part["live_brokers"].combine_chunks()
     each = part.take(pyarrow.compute.list_parent_indices(named))
     broker = named.flatten().to_numpy(zero_copy_only=False).astype(numpy.int64)
-    return _table(_keys(each, broker, keys(each["key"])), longs(each["seq"]), LIVE)
+    return _table(_keys(each, broker, keys(each["key"])), longs(each["seq"]), numpy.full(len(broker), LIVE))
 
 
 def _keys(rows: pyarrow.Table, broker: Longs, partition: Keys) -> Keys:
@@ -77,18 +94,17 @@ def _keys(rows: pyarrow.Table, broker: Longs, partition: Keys) -> Keys:
     return mixed(mixed(term + broker.astype(numpy.uint64)) ^ partition)
 
 
-def _table(key: Keys, seq: Longs, status: int) -> pyarrow.Table:
-    columns = [pyarrow.array(key), pyarrow.array(seq), pyarrow.array(numpy.full(len(key), status, numpy.int8))]
-    return pyarrow.table(columns, schema=_SCHEMA)
+def _table(key: Keys, seq: Longs, status: Longs) -> pyarrow.Table:
+    return pyarrow.table([key, seq, status.astype(numpy.int8)], schema=_SCHEMA)
 
 
 def reduce_statuses(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by key and number of the record; keep one row of each."""
-    key, seq, status = keys(rows["key"]), longs(rows["sub"]), longs(rows["status"])
-    order = numpy.lexsort((status, seq, key))
-    kept = numpy.ones(len(order), bool)
-    kept[1:] = (key[order][1:] != key[order][:-1]) | (seq[order][1:] != seq[order][:-1])
-    return rows.take(pyarrow.array(order[kept]))
+    key, seq = keys(rows["key"]), longs(rows["sub"])
+    if are_in_order(key, seq):
+        return rows
+    order = numpy.lexsort((seq, key))
+    return rows.take(pyarrow.array(order[group_starts(key[order], seq[order])]))
 
 
 STATUSES: Final = Kept("statuses", _SCHEMA, lambda batch: statuses_of(batch.rows), reduce_statuses)

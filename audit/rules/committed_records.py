@@ -19,20 +19,20 @@ from audit.records.vectors import (
     ABSENT,
     Keys,
     Longs,
+    are_in_order,
     group_starts,
     is_one_of,
     keys,
     longs,
     mixed,
-    ranks,
     text_hashes,
     unique_pairs,
 )
 from audit.rules.leaderships_taken import TAKEN, TAKEN_READ
 from audit.rules.partition_states import STATES_READ, WRITTEN
 from audit.rules.partition_windows import Window, earlier_window, whole
-from audit.rules.recreations import comparable, earlier
-from audit.rules.rule import KEY, REFERENCE, BucketBatch, Explanation, Kept, Rule
+from audit.rules.recreations import comparable, compared, earlier
+from audit.rules.rule import KEY, REFERENCE, BucketBatch, Explanation, Kept, Rule, once
 from audit.rules.subjects import Subjects, reference
 from state_log.decision_rules import TAKEN_ROLES
 from state_log.record import Kind
@@ -64,9 +64,14 @@ def _roles(rows: pyarrow.Table) -> pyarrow.Table:
     return without_kafka(rows.select(_READ).filter(pyarrow.array(chosen)))
 
 
-def committed_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """The roles that these records show, reduced."""
-    part = _roles(rows)
+@once
+def _roles_of(batch: BucketBatch) -> pyarrow.Table:
+    return _roles(batch.rows)
+
+
+def _committed_of(batch: BucketBatch) -> pyarrow.Table:
+    """The roles that the records of a batch show, reduced."""
+    part = compared(_roles_of(batch), batch)
     columns = [
         part["key"],
         part["leader_epoch"].cast(pyarrow.int64()),
@@ -80,17 +85,17 @@ def committed_of(rows: pyarrow.Table) -> pyarrow.Table:
 def reduce_committed(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by key, leader epoch and run of a broker; keep the first role of each."""
     rows = rows.unify_dictionaries()
-    key, sub, node, incarnation = keys(rows["key"]), longs(rows["sub"]), ranks(rows["node"]), ranks(rows["incarnation"])
-    order = numpy.lexsort((longs(rows["seq"]), incarnation, node, sub, key))
-    return rows.take(order[group_starts(*(column[order] for column in (key, sub, node, incarnation)))])
+    key, sub, run = keys(rows["key"]), longs(rows["sub"]), _runs(rows)
+    order = numpy.lexsort((longs(rows["seq"]), run, sub, key))
+    return rows.take(order[group_starts(key[order], sub[order], run[order])])
 
 
-COMMITTED: Final = Kept("committed", _COMMITTED, lambda batch: committed_of(comparable(batch)), reduce_committed)
+COMMITTED: Final = Kept("committed", _COMMITTED, _committed_of, reduce_committed)
 """The first role that a run of a broker took in a leader epoch (`sub`)."""
 
 
 def _short_of(batch: BucketBatch) -> pyarrow.Table:
-    """The partitions in which, with this batch, a high watermark of a leader epoch is above its leader's log end."""
+    """The partitions in which, with this batch, the log of a leader ends below what was committed before its epoch."""
     new = batch.added(COMMITTED)
     pairs = unique_pairs(keys(new["key"]), longs(new["sub"]))
     known = gather(batch.runs(COMMITTED), *pairs, _COMMITTED.empty_table())
@@ -102,7 +107,41 @@ def _short_of(batch: BucketBatch) -> pyarrow.Table:
     leads = numpy.asarray(rows["leads"].combine_chunks().to_numpy(zero_copy_only=False), bool)
     least = numpy.minimum.reduceat(numpy.where(leads, longs(rows["log_end_offset"]), _NO_OFFSET), starts)
     greatest = numpy.maximum.reduceat(longs(rows["high_watermark"]), starts)
-    return _partitions(numpy.unique(key[starts[greatest > least]]))
+    above = starts[greatest > least]
+    # After a restart it often is, by what was committed since: only a closer look tells.
+    by_key = _by_partition(_of_partitions(batch, numpy.unique(key[above])))
+    short = [k for k, e in zip(key[above].tolist(), sub[above].tolist(), strict=True) if _lost(by_key[k], e)]
+    return _partitions(numpy.unique(numpy.array(short, numpy.uint64)))
+
+
+def _of_partitions(batch: BucketBatch, key: Keys) -> pyarrow.Table:
+    """All roles in these partitions, reduced."""
+    known, new = gather_all(batch.runs(COMMITTED), key, _COMMITTED.empty_table()), batch.added(COMMITTED)
+    added = new.filter(pyarrow.array(numpy.isin(keys(new["key"]), key)))
+    return reduce_committed(pyarrow.concat_tables([known, added]))
+
+
+def _by_partition(rows: pyarrow.Table) -> dict[int, list[dict[str, Any]]]:
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in rows.to_pylist():
+        found.setdefault(row["key"], []).append(row)
+    return found
+
+
+def _lost(
+    roles: Sequence[Mapping[str, Any]], epoch: int, leader: int | None = None
+) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    """The role with which somebody, or `leader`, took the lead in an epoch, and the one with a high watermark above its
+    log end; None if there are no such two. `roles`: all of a partition.
+    """
+    of_epoch = [role for role in roles if role["sub"] == epoch]
+    taken = [role for role in of_epoch if role["leads"] and leader in {None, role["broker"]}]
+    shown = [role for role in of_epoch if _shows_what_was_before(role, roles)]
+    if not taken or not shown:
+        return None
+    own = min(taken, key=lambda role: (role["log_end_offset"], role["incarnation"]))
+    highest = max(shown, key=lambda role: (role["high_watermark"], -role["broker"]))
+    return (own, highest) if highest["high_watermark"] > own["log_end_offset"] else None
 
 
 def _partitions(key: Keys) -> pyarrow.Table:
@@ -118,15 +157,15 @@ SHORT: Final = Kept("short", _PARTITIONS, _short_of, reduce_short)
 """The partitions that have to be looked at more closely; `sub` is 0."""
 
 
-def _shown_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """What each run of a broker shows of its high watermark in these records, reduced."""
+def _shown_of(batch: BucketBatch) -> pyarrow.Table:
+    """What each run of a broker shows of its high watermark in a batch, reduced."""
+    rows, roles = batch.rows, _roles_of(batch)
     cuts = is_one_of(rows["kind"], [Kind.TRUNCATION.value]) & (keys(rows["key"]) != 0)
     part = without_kafka(
         rows.select((*_READ, "to_offset")).filter(pyarrow.array(cuts & (longs(rows["to_offset"]) >= 0)))
     )
     end, before = longs(part["to_offset"]), longs(part["high_watermark"])
     after = numpy.where(before == ABSENT, end, numpy.minimum(end, before))
-    roles = _roles(rows)
     tables = [_shown(roles, longs(roles["high_watermark"])), _shown(part, after)]
     return reduce_shown(pyarrow.concat_tables(tables))
 
@@ -145,11 +184,13 @@ def _runs(rows: pyarrow.Table) -> Keys:
 def reduce_shown(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by key and number of the record; keep one row of each."""
     key, seq = keys(rows["key"]), longs(rows["sub"])
+    if are_in_order(key, seq):
+        return rows
     order = numpy.lexsort((longs(rows["high_watermark"]), seq, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], seq[order])]))
 
 
-SHOWN: Final = Kept("shown", _SHOWN, lambda batch: _shown_of(batch.rows), reduce_shown)
+SHOWN: Final = Kept("shown", _SHOWN, _shown_of, reduce_shown)
 """The high watermark after each role and truncation (`sub`: the record's number) of a run and partition (`key`)."""
 
 
@@ -159,7 +200,7 @@ def _check(batch: BucketBatch) -> list[AuditFinding]:
 
 def _falls(batch: BucketBatch) -> Iterator[AuditFinding]:
     """The roles whose high watermark is below the one before, though the log reaches beyond that."""
-    rows = _roles(batch.rows)
+    rows = _roles_of(batch)
     key, seq, now = _runs(rows), longs(rows["seq"]), longs(rows["high_watermark"])
     latest, before = numpy.full(len(key), -1), numpy.full(len(key), -1)
     for run in (*batch.runs(SHOWN), SortedRun(batch.added(SHOWN))):
@@ -203,32 +244,23 @@ def _short_leaders(batch: BucketBatch) -> list[AuditFinding]:
 
 def _lacking(window: Window, committed: pyarrow.Table, subjects: Subjects) -> Iterator[AuditFinding]:
     """The clean elections of leaders whose logs end below a high watermark. `committed`: as COMMITTED, reduced."""
-    of, by_key = window.intervals, dict[int, list[dict[str, Any]]]()
-    for row in committed.to_pylist():
-        by_key.setdefault(row["key"], []).append(row)
-    elections = numpy.flatnonzero(of.elected & of.by_one & of.earlier_isr.contain(of.leader))
-    for election in elections.tolist():
-        roles, epoch = by_key.get(int(of.key[election]), ()), int(of.leader_epoch[election])
-        leader = int(of.leader[election])
-        taken = [r for r in roles if (r["sub"], r["broker"], r["leads"]) == (epoch, leader, True)]
-        shown = [r for r in roles if r["sub"] == epoch and _shows_what_was_before(r, roles)]
-        if not taken or not shown:
+    of, by_key = window.intervals, _by_partition(committed)
+    for election in numpy.flatnonzero(of.elected & of.by_one & of.earlier_isr.contain(of.leader)).tolist():
+        key, epoch, leader = int(of.key[election]), int(of.leader_epoch[election]), int(of.leader[election])
+        found = _lost(by_key.get(key, ()), epoch, leader)
+        if found is None:
             continue
-        own = min(taken, key=lambda role: (role["log_end_offset"], role["incarnation"]))
-        highest = max(shown, key=lambda role: (role["high_watermark"], -role["broker"]))
-        lost = highest["high_watermark"] - own["log_end_offset"]
-        if lost > 0:
-            message = (
-                f"leader {leader} of leader epoch {epoch} was elected from the ISR, and its log lacks {lost} committed "
-                f"records: it ends at {own['log_end_offset']}, below the high watermark "
-                f"{highest['high_watermark']} of broker {highest['broker']}"
-            )
-            records = reference(highest), reference(own)
-            key = int(of.key[election])
-            violation = RuleViolation(
-                ELECTED_HAS_COMMITTED, key, f"leader-epoch {epoch}", message, records, own["at_ms"]
-            )
-            yield subjects.finding(violation)
+        own, highest = found
+        message = (
+            f"leader {leader} of leader epoch {epoch} was elected from the ISR, and its log lacks "
+            f"{highest['high_watermark'] - own['log_end_offset']} committed records: it ends at "
+            f"{own['log_end_offset']}, below the high watermark {highest['high_watermark']} of broker "
+            f"{highest['broker']}"
+        )
+        records = reference(highest), reference(own)
+        yield subjects.finding(
+            RuleViolation(ELECTED_HAS_COMMITTED, key, f"leader-epoch {epoch}", message, records, own["at_ms"])
+        )
 
 
 def _shows_what_was_before(role: Mapping[str, Any], roles: Sequence[Mapping[str, Any]]) -> bool:

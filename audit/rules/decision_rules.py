@@ -4,6 +4,7 @@ Where columns show a violation, `state_log.decision_rules` has the words for it:
 """
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -12,7 +13,7 @@ import pyarrow
 
 from audit.records.columns import RECORDS
 from audit.records.findings import AuditFinding
-from audit.records.vectors import ABSENT, BrokerLists, Flags, Longs, begins_with, is_one_of, longs, ranked
+from audit.records.vectors import ABSENT, BrokerLists, Flags, begins_with, is_one_of, longs, ranked
 from audit.rules.record_rules import findings_of, of_partitions
 from audit.rules.rule import BucketBatch, Explanation, Rule
 from cluster.model.broker import NO_LEADER
@@ -48,25 +49,27 @@ from state_log.record import Kind
 
 def _check(batch: BucketBatch) -> list[AuditFinding]:
     rows = of_partitions(batch)
-    violations = {**_of_elections(rows), **_of_isrs(rows), **_of_roles(rows), **_of_offsets(rows)}
-    return findings_of(batch, {rule: violated for rule, violated in violations.items() if violated.any()})
+    found: dict[str, Flags] = {}
+    for kinds, names, violations in _CHECKS:
+        places = numpy.flatnonzero(is_one_of(rows["kind"], [kind.value for kind in kinds]))
+        for rule, violated in violations(rows.select(names).take(pyarrow.array(places))).items():
+            if violated.any():
+                found[rule] = numpy.zeros(rows.num_rows, bool)
+                found[rule][places[violated]] = True
+    return findings_of(batch, found)
 
 
 def _of_elections(rows: pyarrow.Table) -> dict[str, Flags]:
+    """`rows`: transitions of partitions."""
     leader, isr, replicas = longs(rows["leader"]), BrokerLists(rows["isr"]), BrokerLists(rows["replicas"])
-    elects = is_one_of(rows["kind"], [Kind.PARTITION.value]) & is_one_of(
-        rows["to_state"], [PartitionState.ONLINE.value]
-    )
-    elects &= leader != ABSENT
+    elects = is_one_of(rows["to_state"], [PartitionState.ONLINE.value]) & (leader != ABSENT)
     preferred, first = replicas.first(), replicas.first_within(isr)
     initial = elects & is_one_of(rows["from_state"], [PartitionState.NEW.value])
     begins = (longs(rows["leader_epoch"]) <= 0) & (longs(rows["partition_epoch"]) <= 0)
+    asked = elects & is_one_of(rows["reason"], [PREFERRED])
     by_order = elects & is_one_of(rows["reason"], sorted(FIRST_IN_SYNC)) & isr.contain(leader)
     return {
-        PREFERRED_ELECTED: elects
-        & is_one_of(rows["reason"], [PREFERRED])
-        & (preferred != ABSENT)
-        & (leader != preferred),
+        PREFERRED_ELECTED: asked & (preferred != ABSENT) & (leader != preferred),
         FIRST_IN_SYNC_ELECTED: by_order & (first != ABSENT) & (leader != first),
         ELECTION_NAMES_LEADER: elects & (leader == NO_LEADER),
         BEGINS_AT_ZERO: initial & ~begins,
@@ -74,58 +77,89 @@ def _of_elections(rows: pyarrow.Table) -> dict[str, Flags]:
 
 
 def _of_isrs(rows: pyarrow.Table) -> dict[str, Flags]:
+    """`rows`: ISRs that were written without a transition."""
     leader, broker, isr = longs(rows["leader"]), longs(rows["broker"]), BrokerLists(rows["isr"])
-    changes = is_one_of(rows["kind"], [Kind.ISR.value])
-    writes = changes | is_one_of(rows["kind"], [Kind.PARTITION.value])
-    of_broker = changes & (broker != ABSENT)
-    leaves = of_broker & isr.present & begins_with(rows["reason"], LEAVES_ISR)
+    asked = (broker != ABSENT) & (leader != ABSENT) & begins_with(rows["reason"], ASKED_BY)
+    leaves = (broker != ABSENT) & isr.present & begins_with(rows["reason"], LEAVES_ISR)
     return {
-        GRANTED_TO_LEADER: of_broker & (leader != ABSENT) & begins_with(rows["reason"], ASKED_BY) & (broker != leader),
-        REMOVED_LEAVES_ISR: leaves & ((leader == broker) | isr.contain(broker) & (isr.lengths != 1)),
-        EPOCHS_IN_RANGE: writes
-        & (
-            _below(longs(rows["controller_epoch"]), FIRST_CONTROLLER_EPOCH)
-            | _below(longs(rows["leader_epoch"]), 0)
-            | _below(longs(rows["partition_epoch"]), 0)
-        ),
-        BROKERS_IN_RANGE: writes & (_below(leader, NO_LEADER) | isr.have_below(0)),
+        GRANTED_TO_LEADER: asked & (broker != leader),
+        REMOVED_LEAVES_ISR: leaves & ((leader == broker) | isr.contain(broker) & (leader >= 0)),
+    }
+
+
+def _of_numbers(rows: pyarrow.Table) -> dict[str, Flags]:
+    """`rows`: those of both sorts."""
+    least = {"controller_epoch": FIRST_CONTROLLER_EPOCH, "leader_epoch": 0, "partition_epoch": 0}
+    return {
+        EPOCHS_IN_RANGE: numpy.logical_or.reduce([_below(rows, name, number) for name, number in least.items()]),
+        BROKERS_IN_RANGE: _below(rows, "leader", NO_LEADER) | BrokerLists(rows["isr"]).have_below(0),
     }
 
 
 def _of_roles(rows: pyarrow.Table) -> dict[str, Flags]:
     leader, broker, replicas = longs(rows["leader"]), longs(rows["broker"]), BrokerLists(rows["replicas"])
-    roles = is_one_of(rows["kind"], [Kind.ROLE.value])
-    taken = roles & is_one_of(rows["to_state"], TAKEN_ROLES) & (broker != ABSENT)
+    taken = is_one_of(rows["to_state"], TAKEN_ROLES) & (broker != ABSENT)
     leads = is_one_of(rows["to_state"], [TAKEN_ROLES[0]])
     wrote, sent = longs(rows["controller_epoch"]), longs(rows["cause_controller_epoch"])
-    minimum = longs(rows["min_insync_replicas"])
-    by_agents = roles | is_one_of(rows["kind"], [Kind.TRUNCATION.value])
     return {
         ROLE_FITS_LEADER: taken & (leader >= 0) & (leads != (leader == broker)),
         ROLE_OF_REPLICA: taken & replicas.present & ~replicas.contain(broker),
-        RECORD_OF_OWN_BROKER: by_agents & (broker != ABSENT) & _of_another(rows, broker),
-        STATE_NOT_FROM_LATER_EPOCH: roles & (wrote != ABSENT) & (sent != ABSENT) & (wrote > sent),
-        MIN_ISR_IN_RANGE: roles & (minimum != ABSENT) & (minimum <= 0),
+        STATE_NOT_FROM_LATER_EPOCH: (sent != ABSENT) & (wrote > sent),
+        MIN_ISR_IN_RANGE: _below(rows, "min_insync_replicas", 1),
+    }
+
+
+def _of_agents(rows: pyarrow.Table) -> dict[str, Flags]:
+    """`rows`: roles and truncations."""
+    broker = longs(rows["broker"])
+    rank, nodes = ranked(rows["node"])
+    # The last one is for rows without a node, whose rank is -1.
+    own = numpy.array([*map(_broker_of, nodes), ABSENT], numpy.int64)[rank]
+    return {RECORD_OF_OWN_BROKER: (broker != ABSENT) & (own != ABSENT) & (own != broker)}
+
+
+def _of_truncations(rows: pyarrow.Table) -> dict[str, Flags]:
+    begin, end, broker = (longs(rows[name]) for name in ("from_offset", "to_offset", "broker"))
+    return {
+        LEADER_DOES_NOT_TRUNCATE: (broker != ABSENT) & (broker == longs(rows["leader"])),
+        TRUNCATION_GOES_BACK: (begin != ABSENT) & (end > begin),
     }
 
 
 def _of_offsets(rows: pyarrow.Table) -> dict[str, Flags]:
-    begin, end, broker = (longs(rows[name]) for name in ("from_offset", "to_offset", "broker"))
-    cuts = is_one_of(rows["kind"], [Kind.TRUNCATION.value])
-    negative = [_below(longs(rows[name]), 0) for name in OFFSETS]
-    return {
-        LEADER_DOES_NOT_TRUNCATE: cuts & (broker != ABSENT) & (broker == longs(rows["leader"])),
-        TRUNCATION_GOES_BACK: cuts & (begin != ABSENT) & (end > begin),
-        OFFSETS_IN_RANGE: numpy.logical_or.reduce(negative),
-    }
+    return {OFFSETS_IN_RANGE: numpy.logical_or.reduce([_below(rows, name, 0) for name in OFFSETS])}
 
 
-def _of_another(rows: pyarrow.Table, broker: Longs) -> Flags:
-    """Whether the node of a record is another broker than the record's; aligned with `broker`."""
-    rank, nodes = ranked(rows["node"])
-    # The last one is for rows without a node, whose rank is -1.
-    own = numpy.array([*map(_broker_of, nodes), ABSENT], numpy.int64)[rank]
-    return numpy.asarray((own != ABSENT) & (own != broker), bool)
+_CHECKS: Final[tuple[tuple[tuple[Kind, ...], tuple[str, ...], Callable[[pyarrow.Table], dict[str, Flags]]], ...]] = (
+    (
+        (Kind.PARTITION,),
+        ("leader", "isr", "replicas", "from_state", "to_state", "leader_epoch", "partition_epoch", "reason"),
+        _of_elections,
+    ),
+    ((Kind.ISR,), ("leader", "broker", "isr", "reason"), _of_isrs),
+    (
+        (Kind.PARTITION, Kind.ISR),
+        ("controller_epoch", "leader_epoch", "partition_epoch", "leader", "isr"),
+        _of_numbers,
+    ),
+    (
+        (Kind.ROLE,),
+        (
+            "leader",
+            "broker",
+            "replicas",
+            "to_state",
+            "controller_epoch",
+            "cause_controller_epoch",
+            "min_insync_replicas",
+        ),
+        _of_roles,
+    ),
+    ((Kind.ROLE, Kind.TRUNCATION), ("broker", "node"), _of_agents),
+    ((Kind.TRUNCATION,), ("from_offset", "to_offset", "broker", "leader"), _of_truncations),
+    (tuple(Kind), OFFSETS, _of_offsets),
+)
+"""Kinds of records, the columns of these that are needed, and what finds the violations: by rule, aligned with them."""
 
 
 def _broker_of(node: str) -> int:
@@ -136,7 +170,11 @@ def _broker_of(node: str) -> int:
     return int(own) if _NUMBER.fullmatch(own) and str(int(own)) == own else _NO_BROKER
 
 
-def _below(values: Longs, least: int) -> Flags:
+def _below(rows: pyarrow.Table, name: str, least: int) -> Flags:
+    """Whether a record has a number below this one in a column; aligned with the rows."""
+    if rows[name].null_count == rows.num_rows:
+        return numpy.zeros(rows.num_rows, bool)
+    values = longs(rows[name])
     return numpy.asarray((values != ABSENT) & (values < least), bool)
 
 
@@ -173,7 +211,7 @@ RULE: Final = Rule(
             "the log does not say who asked for an ISR",
         ),
         REMOVED_LEAVES_ISR: _error(
-            "A replica that leaves the ISR does not lead, and is not in the new ISR unless it was the last member.",
+            "A replica that leaves the ISR does not lead, and is in the new ISR only if nobody leads.",
             _CONTROLLER,
             "INFO",
         ),

@@ -23,7 +23,7 @@ from state_log.decision_histories import (
     Written,
     message_of,
 )
-from state_log.decision_rules import ASKED_BY, LEAVES_ISR
+from state_log.decision_rules import ASKED_BY, REMOVALS
 
 
 def violations_of_decisions(groups: Groups, before: Longs, after: Longs, by_one: Flags) -> dict[str, Flags]:
@@ -42,7 +42,8 @@ def violations_of_decisions(groups: Groups, before: Longs, after: Longs, by_one:
         ELECTION_KEEPS_ISR: (epoch > was_epoch) & (leader >= 0) & earlier.contain(leader) & adds,
         ELECTION_RAISES_EPOCH: is_one_of(reason, sorted(ELECTION_REASONS)) & (epoch == was_epoch),
         ISR_CHANGE_KEEPS_LEADER: begins_with(reason, ASKED_BY) & (other_leader | (epoch != was_epoch)),
-        REMOVAL_TAKES_ONE: begins_with(reason, LEAVES_ISR) & (adds | loses_more | other_leader & (leader != NO_LEADER)),
+        REMOVAL_TAKES_ONE: is_one_of(reason, sorted(REMOVALS))
+        & (adds | loses_more | other_leader & (leader != NO_LEADER)),
     }
     return {rule: numpy.asarray(by_one & flags, bool) for rule, flags in found.items()}
 
@@ -80,6 +81,6 @@ EXPLAINS: Final = {
         "error",
         "When a replica leaves the ISR, the others stay, and no other leader is elected.",
         _ELECTION,
-        kafka="INFO",
+        kafka="a line about it may have a state that another controller wrote",
     ),
 }

@@ -65,19 +65,20 @@ def _of_records(batch: BucketBatch, known: Known) -> Iterator[AuditFinding]:
         text = f"it elected leader {led_by[row]}, {_WORDS[int(status[row])]}"
         yield _finding(batch.subjects, part, row, ELECTED_IS_LIVE, text)
     granted = is_one_of(rows["kind"], [Kind.ISR.value]) & begins_with(rows["reason"], ASKED_BY)
-    for row, broker, state in _members(_chosen(rows, granted), known, [DEAD, SHUTTING_DOWN]):
+    part = _chosen(rows, granted)
+    for row, broker, state in _members(part, known, [DEAD, SHUTTING_DOWN]):
         text = f"it granted an ISR with broker {broker}, {_WORDS[state]}"
-        yield _finding(batch.subjects, _chosen(rows, granted), row, IN_SYNC_IS_LIVE, text)
-    moved = elects & is_one_of(rows["reason"], [_SHUTDOWN])
-    for row, broker, state in _members(_chosen(rows, moved), known, [SHUTTING_DOWN]):
+        yield _finding(batch.subjects, part, row, IN_SYNC_IS_LIVE, text)
+    part = _chosen(rows, elects & is_one_of(rows["reason"], [_SHUTDOWN]))
+    for row, broker, state in _members(part, known, [SHUTTING_DOWN]):
         text = f"an election for a controlled shutdown left broker {broker} in the ISR, {_WORDS[state]}"
-        yield _finding(batch.subjects, _chosen(rows, moved), row, SHUTDOWN_LEAVES_ISR, text)
+        yield _finding(batch.subjects, part, row, SHUTDOWN_LEAVES_ISR, text)
 
 
 def _chosen(rows: pyarrow.Table, chosen: Flags) -> pyarrow.Table:
     # Only a controller's own records say in which order it learned of things and decided.
     chosen = chosen & (longs(rows["controller_epoch"]) != ABSENT)
-    return rows.select(_READ).filter(pyarrow.array(chosen))
+    return rows.select(_READ).take(pyarrow.array(numpy.flatnonzero(chosen)))
 
 
 def _members(rows: pyarrow.Table, known: Known, wanted: list[int]) -> Iterator[tuple[int, int, int]]:
