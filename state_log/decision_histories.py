@@ -32,7 +32,7 @@ MESSAGES: Final = {
 }
 
 
-class Written(Struct, frozen=True):
+class DecidedState(Struct, frozen=True):
     """Holds what was written at a partition epoch, and why."""
 
     leader: int
@@ -41,13 +41,13 @@ class Written(Struct, frozen=True):
     reason: str
 
 
-def decision_violations(before: Written, after: Written) -> Iterator[tuple[str, str]]:
+def decision_violations(before: DecidedState, after: DecidedState) -> Iterator[tuple[str, str]]:
     """Yield (rule, message) of each rule that a state violates. `before`: the state that it replaced."""
     for rule in _violated(before, after):
         yield rule, message_of(rule, before, after)
 
 
-def message_of(rule: str, before: Written, after: Written) -> str:
+def message_of(rule: str, before: DecidedState, after: DecidedState) -> str:
     """Say how `after` violates the rule."""
     return MESSAGES[rule].format(
         leader=after.leader,
@@ -60,7 +60,7 @@ def message_of(rule: str, before: Written, after: Written) -> str:
     )
 
 
-def _violated(before: Written, after: Written) -> Iterator[str]:
+def _violated(before: DecidedState, after: DecidedState) -> Iterator[str]:
     added = set(after.isr) - set(before.isr)
     if after.leader_epoch > before.leader_epoch and after.leader >= 0 and after.leader in before.isr and added:
         yield ELECTION_KEEPS_ISR

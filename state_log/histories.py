@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from cluster.model.broker import BrokerId
 from cluster.model.state_machines import PartitionState
 from state_log.causes import READ_FROM_LEADER, is_written_isr
-from state_log.decision_histories import Written, decision_violations
+from state_log.decision_histories import DecidedState, decision_violations
 from state_log.record import Kind, LoggedStateChange
 
 HISTORY_LIMIT: Final = 256
@@ -209,8 +209,8 @@ def _follows(before: State, after: State) -> Iterator[HistoryViolation]:
         yield HistoryViolation(rule, message, records)
 
 
-def _decided(state: State) -> Written:
-    return Written(state.leader, state.leader_epoch, state.isr, state.reason)
+def _decided(state: State) -> DecidedState:
+    return DecidedState(state.leader, state.leader_epoch, state.isr, state.reason)
 
 
 def _controller_epochs_in_order(before: State, after: State, record: str) -> Iterator[HistoryViolation]:

@@ -183,7 +183,7 @@ def split(rows: pyarrow.Table, buckets: int) -> list[pyarrow.Table]:
 
 
 def shared_rows(rows: pyarrow.Table) -> pyarrow.Table:
-    """What controllers say of brokers: every bucket gets it, for elections are judged by it."""
+    """The records of controllers about brokers: every bucket gets them, for elections are held against them."""
     kinds = is_one_of(rows["kind"], [Kind.BROKER.value, Kind.CONTROLLER.value])
     return rows.filter(pyarrow.array(kinds & (keys(rows["key"]) == 0)))
 

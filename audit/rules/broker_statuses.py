@@ -57,7 +57,7 @@ STATUSES_READ: Final = (
 
 
 def statuses_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """What these records say of brokers and replicas, reduced."""
+    """Read what these records say of brokers and replicas, reduced."""
     said = [_said(rows, Kind.BROKER, _OF_BROKERS), _said(rows, Kind.REPLICA, _OF_REPLICAS), _live_at_start(rows)]
     return reduce_statuses(pyarrow.concat_tables(said))
 

@@ -6,7 +6,8 @@ shows what was committed before that epoch; after a restart, what it shows may h
 Source: Kafka Partition, KIP-101; agent rules P4, P10.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy
@@ -110,38 +111,51 @@ def _short_of(batch: BucketBatch) -> pyarrow.Table:
     above = starts[greatest > least]
     # After a restart it often is, by what was committed since: only a closer look tells.
     by_key = _by_partition(_of_partitions(batch, numpy.unique(key[above])))
-    short = [k for k, e in zip(key[above].tolist(), sub[above].tolist(), strict=True) if _lost(by_key[k], e)]
+    short = [k for k, e in zip(key[above].tolist(), sub[above].tolist(), strict=True) if by_key[k].lost(e)]
     return _partitions(numpy.unique(numpy.array(short, numpy.uint64)))
 
 
 def _of_partitions(batch: BucketBatch, key: Keys) -> pyarrow.Table:
-    """All roles in these partitions, reduced."""
+    """Gather all roles in these partitions, reduced."""
     known, new = gather_all(batch.runs(COMMITTED), key, _COMMITTED.empty_table()), batch.added(COMMITTED)
     added = new.filter(pyarrow.array(numpy.isin(keys(new["key"]), key)))
     return reduce_committed(pyarrow.concat_tables([known, added]))
 
 
-def _by_partition(rows: pyarrow.Table) -> dict[int, list[dict[str, Any]]]:
-    found: dict[int, list[dict[str, Any]]] = {}
+class _Roles:
+    """The roles in a partition: those of each leader epoch, and the first epoch of each run of a broker."""
+
+    def __init__(self) -> None:
+        self._by_epoch: dict[int, list[Mapping[str, Any]]] = {}
+        self._first: dict[tuple[str, str], int] = {}
+
+    def add(self, role: Mapping[str, Any]) -> None:
+        """Add a row of COMMITTED."""
+        run, epoch = (role["node"], role["incarnation"]), role["sub"]
+        self._by_epoch.setdefault(epoch, []).append(role)
+        self._first[run] = min(epoch, self._first.get(run, epoch))
+
+    def lost(self, epoch: int, leader: int | None = None) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+        """The role with which somebody, or `leader`, took the lead in an epoch, and one with a high watermark above its
+        log end; None if there are no such two.
+
+        A run that had a role in an earlier leader epoch has nothing of this epoch yet when it takes its first one.
+        """
+        roles = self._by_epoch.get(epoch, ())
+        taken = [role for role in roles if role["leads"] and leader in {None, role["broker"]}]
+        shown = [role for role in roles if self._first[role["node"], role["incarnation"]] < epoch]
+        if not taken or not shown:
+            return None
+        own = min(taken, key=lambda role: (role["log_end_offset"], role["incarnation"]))
+        highest = max(shown, key=lambda role: (role["high_watermark"], -role["broker"]))
+        return (own, highest) if highest["high_watermark"] > own["log_end_offset"] else None
+
+
+def _by_partition(rows: pyarrow.Table) -> defaultdict[int, _Roles]:
+    found: defaultdict[int, _Roles] = defaultdict(_Roles)
     for row in rows.to_pylist():
-        found.setdefault(row["key"], []).append(row)
+        found[row["key"]].add(row)
     return found
-
-
-def _lost(
-    roles: Sequence[Mapping[str, Any]], epoch: int, leader: int | None = None
-) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
-    """The role with which somebody, or `leader`, took the lead in an epoch, and the one with a high watermark above its
-    log end; None if there are no such two. `roles`: all of a partition.
-    """
-    of_epoch = [role for role in roles if role["sub"] == epoch]
-    taken = [role for role in of_epoch if role["leads"] and leader in {None, role["broker"]}]
-    shown = [role for role in of_epoch if _shows_what_was_before(role, roles)]
-    if not taken or not shown:
-        return None
-    own = min(taken, key=lambda role: (role["log_end_offset"], role["incarnation"]))
-    highest = max(shown, key=lambda role: (role["high_watermark"], -role["broker"]))
-    return (own, highest) if highest["high_watermark"] > own["log_end_offset"] else None
 
 
 def _partitions(key: Keys) -> pyarrow.Table:
@@ -158,7 +172,7 @@ SHORT: Final = Kept("short", _PARTITIONS, _short_of, reduce_short)
 
 
 def _shown_of(batch: BucketBatch) -> pyarrow.Table:
-    """What each run of a broker shows of its high watermark in a batch, reduced."""
+    """Read what each run of a broker shows of its high watermark in a batch, reduced."""
     rows, roles = batch.rows, _roles_of(batch)
     cuts = is_one_of(rows["kind"], [Kind.TRUNCATION.value]) & (keys(rows["key"]) != 0)
     part = without_kafka(
@@ -223,7 +237,7 @@ def _falls(batch: BucketBatch) -> Iterator[AuditFinding]:
 
 
 def _short_leaders(batch: BucketBatch) -> list[AuditFinding]:
-    """What a batch changes about leaders from the ISR whose logs lack committed records."""
+    """Find what a batch changes about leaders from the ISR whose logs lack committed records."""
     touched = numpy.unique(keys(comparable(batch)["key"]))
     known_short = gather_all(batch.runs(SHORT), touched, _PARTITIONS.empty_table())
     key = numpy.union1d(keys(batch.added(SHORT)["key"]), keys(known_short["key"]))
@@ -247,7 +261,7 @@ def _lacking(window: Window, committed: pyarrow.Table, subjects: Subjects) -> It
     of, by_key = window.intervals, _by_partition(committed)
     for election in numpy.flatnonzero(of.elected & of.by_one & of.earlier_isr.contain(of.leader)).tolist():
         key, epoch, leader = int(of.key[election]), int(of.leader_epoch[election]), int(of.leader[election])
-        found = _lost(by_key.get(key, ()), epoch, leader)
+        found = by_key[key].lost(epoch, leader)
         if found is None:
             continue
         own, highest = found
@@ -261,12 +275,6 @@ def _lacking(window: Window, committed: pyarrow.Table, subjects: Subjects) -> It
         yield subjects.finding(
             RuleViolation(ELECTED_HAS_COMMITTED, key, f"leader-epoch {epoch}", message, records, own["at_ms"])
         )
-
-
-def _shows_what_was_before(role: Mapping[str, Any], roles: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the run that took a role had one in an earlier leader epoch: then nothing of this epoch is in it."""
-    own = role["node"], role["incarnation"]
-    return any((other["node"], other["incarnation"]) == own and other["sub"] < role["sub"] for other in roles)
 
 
 _NO_OFFSET: Final = 1 << 62

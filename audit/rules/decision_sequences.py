@@ -20,7 +20,7 @@ from state_log.decision_histories import (
     ISR_CHANGE_KEEPS_LEADER,
     MESSAGES,
     REMOVAL_TAKES_ONE,
-    Written,
+    DecidedState,
     message_of,
 )
 from state_log.decision_rules import ASKED_BY, REMOVALS
@@ -53,8 +53,8 @@ def describe_decision(rule: str, before: dict[str, Any], after: dict[str, Any]) 
     return message_of(rule, _written(before), _written(after)) if rule in MESSAGES else None
 
 
-def _written(row: dict[str, Any]) -> Written:
-    return Written(row["leader"], row["leader_epoch"], tuple(row["isr"]), row["reason"] or "")
+def _written(row: dict[str, Any]) -> DecidedState:
+    return DecidedState(row["leader"], row["leader_epoch"], tuple(row["isr"]), row["reason"] or "")
 
 
 _ELECTION: Final = "the controller's log near the record, and the version of klamm that it ran"

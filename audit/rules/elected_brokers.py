@@ -30,7 +30,7 @@ IN_SYNC_IS_LIVE: Final = "isr-granted-to-live-brokers"
 SHUTDOWN_LEAVES_ISR: Final = "shutdown-leaves-isr"
 UNCLEAN_PASSES_OVER: Final = "unclean-election-passes-over-isr"
 _SHUTDOWN: Final = "ControlledShutdown"
-_WORDS: Final = {
+_TEXTS: Final = {
     DEAD: "which it had recorded as dead",
     SHUTTING_DOWN: "which it had recorded as shutting down",
     OFFLINE: "whose replica it had recorded as offline",
@@ -40,7 +40,7 @@ _READ: Final = (*STATUSES_READ, "leader", "isr", "reason", "at_ms")
 
 @once
 def known_statuses(batch: BucketBatch) -> Known:
-    """What controllers have said of brokers and replicas, up to the end of the batch."""
+    """The statuses of brokers and replicas that controllers have recorded, up to the end of the batch."""
     return Known(batch)
 
 
@@ -62,16 +62,16 @@ def _of_records(batch: BucketBatch, known: Known) -> Iterator[AuditFinding]:
     status, replica = known.of_brokers(part, led_by), known.of_replicas(part, led_by)
     status = numpy.where(numpy.isin(status, [DEAD, SHUTTING_DOWN]), status, numpy.where(replica == OFFLINE, OFFLINE, 0))
     for row in numpy.flatnonzero(status).tolist():
-        text = f"it elected leader {led_by[row]}, {_WORDS[int(status[row])]}"
+        text = f"it elected leader {led_by[row]}, {_TEXTS[int(status[row])]}"
         yield _finding(batch.subjects, part, row, ELECTED_IS_LIVE, text)
     granted = is_one_of(rows["kind"], [Kind.ISR.value]) & begins_with(rows["reason"], ASKED_BY)
     part = _chosen(rows, granted)
     for row, broker, state in _members(part, known, [DEAD, SHUTTING_DOWN]):
-        text = f"it granted an ISR with broker {broker}, {_WORDS[state]}"
+        text = f"it granted an ISR with broker {broker}, {_TEXTS[state]}"
         yield _finding(batch.subjects, part, row, IN_SYNC_IS_LIVE, text)
     part = _chosen(rows, elects & is_one_of(rows["reason"], [_SHUTDOWN]))
     for row, broker, state in _members(part, known, [SHUTTING_DOWN]):
-        text = f"an election for a controlled shutdown left broker {broker} in the ISR, {_WORDS[state]}"
+        text = f"an election for a controlled shutdown left broker {broker} in the ISR, {_TEXTS[state]}"
         yield _finding(batch.subjects, part, row, SHUTDOWN_LEAVES_ISR, text)
 
 

@@ -17,7 +17,7 @@ RULES = {ELECTED_HAS_COMMITTED, HIGH_WATERMARK_NEVER_FALLS}
 Found = set[tuple[str, tuple[str, ...]]]
 
 
-def judge(seed: int) -> tuple[Found, Found]:
+def compared_findings(seed: int) -> tuple[Found, Found]:
     """(rule, records) as columns find them, and as rows do; batches in another order change nothing about it."""
     streams, random = with_offsets(seed)
     whole, parts = ColumnarAudit(), ColumnarAudit()
@@ -86,9 +86,9 @@ def same_run(one: LoggedStateChange, other: LoggedStateChange) -> bool:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_columns_find_what_rows_do_in_whatever_batches(seed: int) -> None:
-    by_columns, by_rows = judge(seed)
+    by_columns, by_rows = compared_findings(seed)
     assert by_columns == by_rows
 
 
 def test_each_rule_is_broken_in_some_history() -> None:
-    assert {rule for seed in SEEDS for rule, _ in judge(seed)[0]} == RULES
+    assert {rule for seed in SEEDS for rule, _ in compared_findings(seed)[0]} == RULES

@@ -10,7 +10,7 @@ from tests.unit.audit.test_rules import everything, in_batches
 SEEDS = range(12)
 
 
-def judge(seed: int) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+def compared_findings(seed: int) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
     """(rule, record) as columns find them, and as rows do; batches in another order change nothing about it."""
     streams, random = with_brokers(seed)
     whole, parts = ColumnarAudit(), ColumnarAudit()
@@ -25,7 +25,7 @@ def judge(seed: int) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_columns_find_what_rows_do_in_whatever_batches(seed: int) -> None:
-    by_columns, by_rows = judge(seed)
+    by_columns, by_rows = compared_findings(seed)
     assert by_columns == by_rows
 
 
@@ -34,4 +34,4 @@ def test_each_rule_is_broken_in_some_history() -> None:
 
 
 def found_in(seed: int) -> set[tuple[str, str]]:
-    return judge(seed)[0]
+    return compared_findings(seed)[0]
