@@ -1,4 +1,4 @@
-"""Committed records stay: a leader elected from the ISR has them, and no high watermark falls.
+"""Committed records stay: a leader elected from the ISR has them, and the high watermark of a leader does not fall.
 
 A broker records its high watermark when it takes a role, as it was just before. What is below it was in the log of
 every member of the ISR, so a leader from the ISR has it. In one run of a broker only the first role in a leader epoch
@@ -19,7 +19,6 @@ from audit.records.sorted_runs import SortedRun, gather, gather_all
 from audit.records.vectors import (
     ABSENT,
     Keys,
-    Longs,
     are_in_order,
     group_starts,
     is_one_of,
@@ -172,20 +171,12 @@ SHORT: Final = Kept("short", _PARTITIONS, _short_of, reduce_short)
 
 
 def _shown_of(batch: BucketBatch) -> pyarrow.Table:
-    """Read what each run of a broker shows of its high watermark in a batch, reduced."""
-    rows, roles = batch.rows, _roles_of(batch)
-    cuts = is_one_of(rows["kind"], [Kind.TRUNCATION.value]) & (keys(rows["key"]) != 0)
-    part = without_kafka(
-        rows.select((*_READ, "to_offset")).filter(pyarrow.array(cuts & (longs(rows["to_offset"]) >= 0)))
-    )
-    end, before = longs(part["to_offset"]), longs(part["high_watermark"])
-    after = numpy.where(before == ABSENT, end, numpy.minimum(end, before))
-    tables = [_shown(roles, longs(roles["high_watermark"])), _shown(part, after)]
-    return reduce_shown(pyarrow.concat_tables(tables))
-
-
-def _shown(rows: pyarrow.Table, high_watermark: Longs) -> pyarrow.Table:
-    return pyarrow.table([_runs(rows), longs(rows["seq"]), high_watermark], schema=_SHOWN)
+    """Read with which high watermark brokers took the lead in a batch, and where they took another role; reduced."""
+    roles = _roles_of(batch)
+    leads = is_one_of(roles["to_state"], [TAKEN_ROLES[0]])
+    # A follower takes over a new leader's high watermark, which may be behind its own.
+    high_watermark = numpy.where(leads, longs(roles["high_watermark"]), -1)
+    return reduce_shown(pyarrow.table([_runs(roles), longs(roles["seq"]), high_watermark], schema=_SHOWN))
 
 
 def _runs(rows: pyarrow.Table) -> Keys:
@@ -205,7 +196,9 @@ def reduce_shown(rows: pyarrow.Table) -> pyarrow.Table:
 
 
 SHOWN: Final = Kept("shown", _SHOWN, _shown_of, reduce_shown)
-"""The high watermark after each role and truncation (`sub`: the record's number) of a run and partition (`key`)."""
+"""The high watermark with which a run began to lead a partition (`key`: both) in a record (`sub`: its number); -1: it
+took another role.
+"""
 
 
 def _check(batch: BucketBatch) -> list[AuditFinding]:
@@ -213,7 +206,7 @@ def _check(batch: BucketBatch) -> list[AuditFinding]:
 
 
 def _falls(batch: BucketBatch) -> Iterator[AuditFinding]:
-    """The roles whose high watermark is below the one before, though the log reaches beyond that."""
+    """The roles whose high watermark is below the one with which the broker began to lead, though its log has more."""
     rows = _roles_of(batch)
     key, seq, now = _runs(rows), longs(rows["seq"]), longs(rows["high_watermark"])
     latest, before = numpy.full(len(key), -1), numpy.full(len(key), -1)
@@ -228,7 +221,8 @@ def _falls(batch: BucketBatch) -> Iterator[AuditFinding]:
     fell = numpy.flatnonzero((now >= 0) & (now < before) & (before <= longs(rows["log_end_offset"])))
     for row, was, at in zip(rows.take(pyarrow.array(fell)).to_pylist(), before[fell], latest[fell], strict=True):
         name = reference(row)
-        message = f"the high watermark of broker {row['broker']} fell from {was} to {row['high_watermark']}"
+        fall = f"from {was} to {row['high_watermark']}"
+        message = f"the high watermark of broker {row['broker']} fell {fall} while it was the leader"
         records = reference({**row, "seq": int(at)}), name
         violation = RuleViolation(
             HIGH_WATERMARK_NEVER_FALLS, row["key"], f"record {name}", message, records, row["at_ms"]
@@ -290,12 +284,12 @@ RULE: Final = Rule(
         ),
         HIGH_WATERMARK_NEVER_FALLS: Explanation(
             "error",
-            "The high watermark of a replica does not fall while its broker runs, unless its log is truncated.",
+            "The high watermark of a leader does not fall while it leads.",
             "the broker's log between the two records: consumers may have read what counts as not committed now",
             _RESTARTS,
         ),
     },
-    reads=tuple(dict.fromkeys((*_READ, "to_offset", *STATES_READ, *TAKEN_READ))),
+    reads=tuple(dict.fromkeys((*_READ, *STATES_READ, *TAKEN_READ))),
     check=_check,
     keeps=(COMMITTED, SHORT, SHOWN),
     withdraw=lambda batch: changes(_lacking(earlier_window(batch), earlier(batch, COMMITTED), batch.subjects), ()),

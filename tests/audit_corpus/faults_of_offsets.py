@@ -55,9 +55,10 @@ def path_of(logs: Logs, record: Record) -> object:
 
 
 def let_high_watermark_fall(records: list[Record]) -> None:
-    """Of two roles in a run, the second has a high watermark below that of the first, and the records still."""
-    roles = [r for r in records if r["kind"] == "role" and r.get("high_watermark", 0) > 0]
-    first, last = next((a, b) for b in reversed(roles) for a in roles if of(a) == of(b) and a["seq"] < b["seq"])
+    """A leader takes its next role with a lower high watermark than it began to lead with, and has the records."""
+    roles = [r for r in records if r["kind"] == "role" and "high_watermark" in r]
+    after = [(a, next((b for b in roles[n + 1 :] if of(a) == of(b)), None)) for n, a in enumerate(roles)]
+    first, last = next((a, b) for a, b in after if b and a["to_state"] == "leader" and a["high_watermark"] > 0)
     last["high_watermark"] = first["high_watermark"] - 1
 
 
