@@ -105,6 +105,12 @@ def send_by_earlier(record: Record) -> None:
     record.update(controller_epoch=1, cause={**record["cause"], "id": 1, "controller": 1003, "controller_epoch": 1})
 
 
+def end_below_high_watermark(records: list[Record]) -> None:
+    """The last role of a follower that had committed records."""
+    roles = [r for r in records if r["kind"] == "role" and r["to_state"] == "follower" and r["high_watermark"] > 0]
+    roles[-1]["log_end_offset"] = roles[-1]["high_watermark"] - 1
+
+
 def grant_by_earlier_controller(records: list[Record]) -> None:
     """The number of an event in the cause of each granted ISR, as logs have it since."""
     granted = [r for r in records if r["kind"] == "role" and r["cause"]["event"] == "AlterPartition"]
@@ -137,7 +143,7 @@ FAULTS_OF_RECORDS: Final[dict[str, Fault]] = {
         of_agent(claim_leadership_without_topic_id), {"epoch-nobody-gave": 1}
     ),
     "a high watermark above the end of the log": Fault(
-        of_agent(lambda record: record.update(high_watermark=record["log_end_offset"] + 1)),
+        lambda logs: logs.write_wrongly(BROKER, end_below_high_watermark),
         {"high-watermark-within-log": 1},
     ),
     "a role that there is not": Fault(
