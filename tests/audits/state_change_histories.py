@@ -139,6 +139,9 @@ class Cluster:
         self._say_state(
             Kind.REPLICA, partition, broker=state.leader, from_state="OnlineReplica", to_state="OfflineReplica"
         )
+        # It returns before anything else happens, so that it may be elected again.
+        moves = {"from_state": "OfflineReplica", "to_state": "OnlineReplica"}
+        self._say(Kind.REPLICA, partition, broker=state.leader, **moves)
 
     def _change_isr(self, partition: Partition) -> None:
         state = _written(partition)
