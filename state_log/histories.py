@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from cluster.model.broker import BrokerId
 from cluster.model.state_machines import PartitionState
 from state_log.causes import READ_FROM_LEADER, is_written_isr
+from state_log.decision_histories import DecidedState, decision_violations
 from state_log.record import Kind, LoggedStateChange
 
 HISTORY_LIMIT: Final = 256
@@ -65,6 +66,7 @@ class State(Struct, frozen=True, array_like=True):
     first_controller_epoch: int
     last_controller_epoch: int
     record: str
+    reason: str = ""
 
 
 class LeaderClaim(Struct, frozen=True, array_like=True):
@@ -146,6 +148,7 @@ def _state(record: LoggedStateChange) -> State | None:
         NO_EPOCH if record.reason == READ_FROM_LEADER else known_to,
         known_to,
         record.reference,
+        record.reason or "",
     )
 
 
@@ -202,6 +205,12 @@ def _follows(before: State, after: State) -> Iterator[HistoryViolation]:
     if after.leader >= 0 and after.leader not in before.isr and after.isr != (after.leader,):
         message = f"leader {after.leader} was not in the ISR {list(before.isr)} and does not start an ISR of its own"
         yield HistoryViolation(LEADER_FROM_ISR, message, records)
+    for rule, message in decision_violations(_decided(before), _decided(after)):
+        yield HistoryViolation(rule, message, records)
+
+
+def _decided(state: State) -> DecidedState:
+    return DecidedState(state.leader, state.leader_epoch, state.isr, state.reason)
 
 
 def _controller_epochs_in_order(before: State, after: State, record: str) -> Iterator[HistoryViolation]:

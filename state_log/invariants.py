@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from cluster.model.partition import TopicPartition
 from cluster.model.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
+from state_log.decision_rules import DECISION_RULES
 from state_log.histories import PartitionHistory, remember
 from state_log.record import Kind, LoggedStateChange, by_partition
 
@@ -131,6 +132,7 @@ RECORD_RULES: Final[Mapping[str, Callable[[LoggedStateChange], str | None]]] = {
     "isr-without-repetition": _repeated_isr_member,
     "isr-within-replicas": _isr_outside_replicas,
     TRUNCATED_BELOW_HIGH_WATERMARK: _truncated_below_high_watermark,
+    **DECISION_RULES,
 }
 """Rule id -> function that returns the message of a violation, or None."""
 

@@ -12,7 +12,7 @@ import pyarrow
 from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
-from audit.batches.bucket import BucketPlace, check_bucket, concatenated, write_findings
+from audit.batches.bucket import BucketPlace, check_bucket, concatenated, joined_events, write_findings
 from audit.batches.cluster_state import Reported, check_cluster
 from audit.batches.decisions import ReplayStage
 from audit.reading.changed_files import FileFault
@@ -138,6 +138,7 @@ def next_commit(before: Commit, results: Sequence[BucketResult]) -> Commit:
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
         followed=tuple(sorted({*before.followed, *(pair for result in results for pair in result.followed)})),
+        greatest_events=joined_events(before.greatest_events, *(result.greatest_events for result in results)),
         tables=_summed(before.tables, [result.tables for result in results]),
         rules=tuple(sorted({*before.rules, RULES_VERSION})),
         clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),

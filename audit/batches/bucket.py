@@ -1,6 +1,7 @@
 """Checks the records of one bucket of a batch, in a Python process of Spark's: state in, state and tables out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,6 +13,7 @@ from audit.records.findings import AuditFinding
 from audit.records.vectors import in_one_chunk
 from audit.rules.clock_differences import clock_differences
 from audit.rules.partition_windows import windows
+from audit.rules.record_rules import of_partitions
 from audit.rules.recreations import created_anew
 from audit.rules.rule import Awaited, BucketBatch, Kept
 from audit.rules.table import RULES
@@ -63,7 +65,7 @@ def check_bucket(
     output.write_rows(REASSIGNMENTS_TABLE, revised_reassignments(batch), place.batch, place.bucket)
     write_findings(output, place, findings)
     output.write_rows(TIMELINES_TABLE, revised_timelines(batch), place.batch, place.bucket)
-    output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
+    output.write_rows(RECORDS_TABLE, of_partitions(batch).drop_columns(["key"]), place.batch, place.bucket)
     for table in KEPT:
         kept.add(table.name, runs[table.name], batch.added(table), table.reduce, table.sealing)
     for waiting in AWAITED:
@@ -73,6 +75,7 @@ def check_bucket(
         kept.write(),
         controllers=controllers_named(rows),
         followed=controllers_followed(rows),
+        greatest_events=greatest_events(rows),
         clocks=tuple(clock_differences(windows(batch).now, before.limits.clock_ms)),
         events=tuple(touched_events(batch).tolist()),
     )
@@ -93,6 +96,21 @@ def controllers_followed(rows: pyarrow.Table) -> tuple[tuple[int, int], ...]:
     columns = ["cause_controller_epoch", "cause_controller"]
     pairs = rows.select(columns).drop_null().group_by(columns).aggregate([])
     return tuple(sorted(zip(*(pairs[name].to_pylist() for name in columns), strict=True)))
+
+
+def greatest_events(rows: pyarrow.Table) -> tuple[tuple[int, int, int], ...]:
+    """Find the greatest event of each (controller epoch, controller) from which these records follow."""
+    columns = ["cause_controller_epoch", "cause_controller"]
+    found = rows.select([*columns, "cause_id"]).drop_null().group_by(columns).aggregate([("cause_id", "max")])
+    return tuple(sorted(zip(*(found[name].to_pylist() for name in (*columns, "cause_id_max")), strict=True)))
+
+
+def joined_events(*of: Iterable[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """The greatest event of each (controller epoch, controller) in all of these."""
+    found: dict[tuple[int, int], int] = {}
+    for epoch, controller, event in sorted(chain(*of)):
+        found[epoch, controller] = event
+    return tuple(sorted((*pair, event) for pair, event in found.items()))
 
 
 def write_findings(output: OutputFolder, place: BucketPlace, findings: list[AuditFinding]) -> None:

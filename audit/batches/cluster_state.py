@@ -8,7 +8,7 @@ import msgspec
 import pyarrow
 from msgspec import Struct, field
 
-from audit.batches.bucket import BucketPlace, controllers_followed, controllers_named, write_findings
+from audit.batches.bucket import BucketPlace, controllers_followed, controllers_named, greatest_events, write_findings
 from audit.batches.cluster_tables import Read, TablesState, write_cluster_tables
 from audit.batches.kept_tables import KeptTables
 from audit.chains.incarnations import Span, findings_of_span, joined
@@ -123,6 +123,7 @@ def check_cluster(
         quarantined=sum(part.quarantined for part in read),
         controllers=controllers_named(rows),
         followed=controllers_followed(rows),
+        greatest_events=greatest_events(rows),
         events=events,
         modified_ns=max((part.modified_ns for part in read), default=0),
         taken={part.log: (part.file, part.end) for part in sorted(read, key=lambda part: part.file)},

@@ -21,9 +21,9 @@ import pyarrow
 from msgspec.structs import replace
 
 from audit.batches.batch import next_commit
-from audit.batches.bucket import BucketPlace, check_bucket
+from audit.batches.bucket import BucketPlace, check_bucket, joined_events
 from audit.batches.kept_tables import copied_state
-from audit.reading.source import split
+from audit.reading.source import shared_rows, split
 from audit.records.columns import RECORDS, partition_keys
 from audit.records.vectors import in_one_chunk
 from audit.rules.clock_differences import ClockDifference
@@ -140,6 +140,10 @@ class _Divided:
         files = folder.files_at(commit, table)
         for number, rows in enumerate(_steps(part for file in files for part in folder.read_parts(file))):
             keyed = rows.append_column("key", _keys(rows))
+            if table == RECORDS_TABLE and (shared := shared_rows(keyed)).num_rows:
+                for bucket in range(self._count):
+                    # They are read first: an election may stand before them, though its log had them earlier.
+                    self._write(self._folder(table, bucket) / f"+{number:06d}.arrow", shared)
             for bucket, part in enumerate(split(keyed, self._count)[:-1]):
                 if part.num_rows:
                     self._write(self._folder(table, bucket) / f"{number:06d}.arrow", part)
@@ -188,12 +192,14 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
     clocks: list[ClockDifference] = []
     controllers: set[int] = set()
     followed: set[tuple[int, int]] = set()
+    events: tuple[tuple[int, int, int], ...] = ()
     for step, rows in enumerate(divided.steps(RECORDS_TABLE, bucket)):
         result = check_bucket(scratch, BucketPlace(bucket, step), state, rows.select(RECORDS.names), start)
         state = result.state
         clocks += result.clocks
         controllers |= set(result.controllers)
         followed |= set(result.followed)
+        events = joined_events(events, result.greatest_events)
     for table in _REVISED:
         known = (rows.drop_columns(["key"]) for rows in divided.steps(table, bucket))
         changes.write(table, holding_rows(table, known), scratch.holding(table), bucket)
@@ -205,6 +211,7 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
         tables=folder.take_written(),
         controllers=tuple(sorted(controllers)),
         followed=tuple(sorted(followed)),
+        greatest_events=events,
         clocks=tuple(clocks),
     )
 

@@ -23,6 +23,9 @@ class Work(Struct, frozen=True):
     """Records of one incarnation, of controllers in one controller epoch (-1: none).
 
     `loaded_ms`: the last start state; `first_write_ms`: the first state written to ZooKeeper. None: there is none.
+    `first_event`, `last_event`, `max_event`: the numbers of the first and the last event by the order of the log, and
+    the greatest one, -1 if no record has one. `first_event_seq`: the record of the first. `event_fall`: where an event
+    is below the one before it for the first time: number of the record, event before, event.
     """
 
     node: str
@@ -36,6 +39,11 @@ class Work(Struct, frozen=True):
     boot_id: str | None = None
     loaded_ms: int | None = None
     first_write_ms: int | None = None
+    first_event: int = -1
+    first_event_seq: int = -1
+    last_event: int = -1
+    max_event: int = -1
+    event_fall: tuple[int, int, int] | None = None
 
     @property
     def name(self) -> str:
@@ -84,7 +92,7 @@ def work_of(rows: pyarrow.RecordBatch) -> list[Work]:
     at_ms, seq = longs(table["at_ms"]), longs(table["seq"])
     loads = is_one_of(table["kind"], [Kind.LOADED.value])
     writes = is_one_of(table["kind"], [Kind.ISR.value, Kind.PARTITION.value]) & (longs(table["leader_epoch"]) >= 0)
-    boots = table["boot_id"]
+    boots, event = table["boot_id"], longs(table["cause_id"])
     found = []
     for first, end in pairwise([*group_starts(node, incarnation, epoch).tolist(), len(node)]):
         part = slice(first, end)
@@ -101,9 +109,25 @@ def work_of(rows: pyarrow.RecordBatch) -> list[Work]:
                 boot[0].as_py() if len(boot) else None,
                 int(at_ms[part][loads[part]].max()) if loads[part].any() else None,
                 int(at_ms[part][writes[part]].min()) if writes[part].any() else None,
+                *(_events(seq[part], event[part]) if epoch[first] >= 0 else ()),
             )
         )
     return found
+
+
+def _events(seq: Longs, event: Longs) -> tuple[int, int, int, int, tuple[int, int, int] | None]:
+    """The fields of events of a `Work`. `seq`, `event`: numbers of its records and of their events, aligned."""
+    # Records of other nodes' heads follow from no event.
+    has = event >= 0
+    seq, event = seq[has], event[has]
+    if not len(seq):
+        return -1, -1, -1, -1, None
+    fallen = numpy.flatnonzero((event[1:] < event[:-1]) & (seq[1:] > seq[:-1]))
+    fall = None
+    if len(fallen):
+        place = int(fallen[0])
+        fall = int(seq[place + 1]), int(event[place]), int(event[place + 1])
+    return int(event[0]), int(seq[0]), int(event[-1]), int(event.max()), fall
 
 
 def sizes_of(rows: pyarrow.RecordBatch) -> list[TopicSize]:
@@ -143,6 +167,23 @@ def joined_work(one: Work | None, other: Work) -> Work:
         min((boot for boot in (one.boot_id, other.boot_id) if boot is not None), default=None),
         max(_known(one.loaded_ms, other.loaded_ms), default=None),
         min(_known(one.first_write_ms, other.first_write_ms), default=None),
+        *_joined_events(*sorted((one, other), key=lambda work: work.first_seq)),
+    )
+
+
+def _joined_events(first: Work, last: Work) -> tuple[int, int, int, int, tuple[int, int, int] | None]:
+    falls = [fall for fall in (first.event_fall, last.event_fall) if fall is not None]
+    if first.max_event < 0 or last.max_event < 0:
+        known = last if first.max_event < 0 else first
+        return known.first_event, known.first_event_seq, known.last_event, known.max_event, min(falls, default=None)
+    if last.first_event < first.last_event and first.last_seq < last.first_seq:
+        falls.append((last.first_event_seq, first.last_event, last.first_event))
+    return (
+        first.first_event,
+        first.first_event_seq,
+        last.last_event,
+        max(first.max_event, last.max_event),
+        min(falls, default=None),
     )
 
 

@@ -34,9 +34,9 @@ from audit.reading.node_work import WorkRead
 from audit.reading.schema import SOURCE
 from audit.reading.unclear_records import Unclear, joined_unclear, unclear_records
 from audit.records.columns import RECORDS, decode_block, to_columns
-from audit.records.vectors import keys, with_schema
+from audit.records.vectors import is_one_of, keys, with_schema
 from state_log.chain import ChainSegment, extend_many
-from state_log.record import LoggedStateChange, MalformedLine
+from state_log.record import Kind, LoggedStateChange, MalformedLine
 
 FORMAT: Final = "klamm-state-changes"
 UTC: Final = "UTC"
@@ -160,7 +160,9 @@ def read_summaries(summaries: Iterable[ReadSummary], buckets: int) -> Iterator[p
         yield _row(buckets, LINES_ROW, _encode(summary.result()))
     whole = pyarrow.Table.from_batches(blocks, RECORDS).unify_dictionaries().combine_chunks()
     blocks.clear()
-    for bucket, rows in enumerate(split(whole, buckets)):
+    shared = shared_rows(whole)
+    for bucket, part in enumerate(split(whole, buckets)):
+        rows = part if bucket == buckets else with_shared(part, shared)
         if rows.num_rows:
             yield _row(bucket, RECORDS_ROW, to_stream(rows))
 
@@ -178,6 +180,17 @@ def split(rows: pyarrow.Table, buckets: int) -> list[pyarrow.Table]:
     cuts = numpy.searchsorted(bucket[order], numpy.arange(buckets + 2)).tolist()
     by_bucket = rows.take(pyarrow.array(order))
     return [by_bucket.slice(first, end - first) for first, end in pairwise(cuts)]
+
+
+def shared_rows(rows: pyarrow.Table) -> pyarrow.Table:
+    """The records of controllers about brokers: every bucket gets them, for elections are held against them."""
+    kinds = is_one_of(rows["kind"], [Kind.BROKER.value, Kind.CONTROLLER.value])
+    return rows.filter(pyarrow.array(kinds & (keys(rows["key"]) == 0)))
+
+
+def with_shared(rows: pyarrow.Table, shared: pyarrow.Table) -> pyarrow.Table:
+    """The rows of a bucket, and after them those that all buckets get."""
+    return pyarrow.concat_tables([rows, shared]).unify_dictionaries() if shared.num_rows else rows
 
 
 def to_stream(rows: pyarrow.Table) -> bytes:

@@ -66,8 +66,17 @@ def text_hash(text: str) -> int:
 
 def is_one_of(column: pyarrow.ChunkedArray, texts: Sequence[str]) -> Flags:
     """Whether a row of a dictionary column has one of these texts; false for null. Aligned with the rows."""
+    return _with_text(column, lambda known: pyarrow.compute.is_in(known, value_set=pyarrow.array(list(texts))))
+
+
+def begins_with(column: pyarrow.ChunkedArray, beginning: str) -> Flags:
+    """Whether the text in a row of a dictionary column begins so; false for null. Aligned with the rows."""
+    return _with_text(column, lambda known: pyarrow.compute.starts_with(known, beginning))
+
+
+def _with_text(column: pyarrow.ChunkedArray, is_meant: Callable[[pyarrow.Array], pyarrow.Array]) -> Flags:
     one = _one_chunk(column.unify_dictionaries())
-    found = pyarrow.compute.is_in(one.dictionary, value_set=pyarrow.array(list(texts)))
+    found = is_meant(one.dictionary)
     # The last one is for rows without a text.
     flags = numpy.append(numpy.asarray(found.to_numpy(zero_copy_only=False), bool), False)
     return numpy.asarray(flags[one.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)], bool)
@@ -92,6 +101,25 @@ class BrokerLists:
         """Whether the list of each row has that row's broker; `broker` and the result are aligned with the rows."""
         return self._any(self.values == broker[self.row])
 
+    def first(self) -> Longs:
+        """The first member of the list of each row; ABSENT where it is empty."""
+        begins = numpy.cumsum(self.lengths) - self.lengths
+        has = self.lengths > 0
+        found = numpy.full(len(self.lengths), ABSENT)
+        found[has] = self.values[begins[has]]
+        return found
+
+    def first_within(self, others: "BrokerLists") -> Longs:
+        """The first member of each row's list that is in the other list of the row, too; ABSENT where none is."""
+        if not len(others.values):
+            return numpy.full(len(self.lengths), ABSENT)
+        found = self._are_within(others)
+        row, values = self.row[found], self.values[found]
+        firsts = group_starts(row)
+        first = numpy.full(len(self.lengths), ABSENT)
+        first[row[firsts]] = values[firsts]
+        return first
+
     def have_repetitions(self) -> Flags:
         """Whether the list of each row names a broker twice."""
         low, span = self._bounds(self)
@@ -104,11 +132,19 @@ class BrokerLists:
         """Whether every member of each row's list is in the other list of the row; `others` has as many rows."""
         if not len(others.values):
             return numpy.asarray(self.lengths == 0, bool)
+        return ~self._any(~self._are_within(others))
+
+    def have_below(self, least: int) -> Flags:
+        """Whether the list of each row has a member below this one."""
+        return self._any(self.values < least)
+
+    def _are_within(self, others: "BrokerLists") -> Flags:
+        """Whether the other list of the row has a member, too; aligned with `values`. `others` are not all empty."""
         low, span = self._bounds(others)
         members = numpy.sort(others.row * span + (others.values - low))
         wanted = self.row * span + (self.values - low)
         place = numpy.minimum(numpy.searchsorted(members, wanted), len(members) - 1)
-        return ~self._any(members[place] != wanted)
+        return numpy.asarray(members[place] == wanted, bool)
 
     def set_hashes(self) -> Keys:
         """A hash of the members of each list, whatever their order and number."""

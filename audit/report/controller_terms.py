@@ -17,11 +17,16 @@ _NAMED_MAX: Final = 20
 _COLUMNS: Final = ("node", "incarnation", "seq", "at_ms")
 
 
-def term_findings(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> Iterator[AuditFinding]:
-    """Find what controllers wrote outside their terms, and whom agents followed instead. Raises OutputError."""
-    unread = {
+def logs_that_lack_lines(state: ClusterState) -> set[str]:
+    """The logs (node/incarnation) of which lines are missing or malformed."""
+    return {
         name for name, log in state.incarnations.items() if log.missing or name.replace("/", "-", 1) in state.malformed
     }
+
+
+def term_findings(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> Iterator[AuditFinding]:
+    """Find what controllers wrote outside their terms, and whom agents followed instead. Raises OutputError."""
+    unread = logs_that_lack_lines(state)
     resigned = [term.resigned_record for term in state.tables.terms.values() if term.resigned_record is not None]
     yield from written_outside_terms(state.tables.work.values(), state.active, resigned, unread)
     followed = () if commit is None else commit.followed

@@ -88,11 +88,11 @@ def add_unwritten(found: Open, rows: Sequence[Mapping[str, Any]], commit: Commit
         message = f"{first['node']} applied {_partition(first)}: {_state(first)}, which no controller wrote{more}"
         finding = _finding(EPOCH_NEVER_GIVEN, name, group[:_NAMED_MAX], message)
         latest_ms = max(row["at_ms"] for row in group)
-        goes_on = latest_ms < last if epoch == NO_EPOCH else _was_read_beyond(epoch, latest_ms, state)
+        goes_on = latest_ms < last if epoch == NO_EPOCH else was_read_beyond(epoch, latest_ms, state)
         (found.findings if has_all and goes_on else found.unknown).append(finding)
 
 
-def _was_read_beyond(epoch: int, at_ms: int, state: ClusterState) -> bool:
+def was_read_beyond(epoch: int, at_ms: int, state: ClusterState) -> bool:
     """Whether the log of the controller of this epoch has all that it wrote until then.
 
     It does where it has a later record, or where the node's next run, in the same boot of the machine, names the end of

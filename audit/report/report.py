@@ -17,7 +17,9 @@ from audit.reading.kafka.log_state import describe_time
 from audit.reading.kafka.log_state import gaps as kafka_gaps
 from audit.reading.lines_read import QUARANTINED_MAX
 from audit.records.findings import CLEAN, FINDINGS, FOUND, INCOMPLETE, NOT_COMPARED, AuditFinding
-from audit.report.controller_terms import term_findings
+from audit.report.controller_epochs import epoch_findings
+from audit.report.controller_terms import logs_that_lack_lines, term_findings
+from audit.report.gapless_logs import logs_with_gaps, may_be_explained
 from audit.report.governed_brokers import check_governed, governed_nodes, governing
 from audit.report.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.report.log_ends import CheckedEnds, check_log_ends
@@ -214,6 +216,7 @@ class _End(NamedTuple):
     clocks: list[AuditFinding]
     unknown: list[AuditFinding]
     log_ends: CheckedEnds
+    gaps: frozenset[str]
 
 
 def _end_of_logs(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> _End:
@@ -225,12 +228,14 @@ def _end_of_logs(folder: OutputFolder, commit: Commit | None, state: ClusterStat
     own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
     found = [*waiting.findings, *governed.findings, *overlaps(own), *log_ends.ends.findings]
     found += [*lasting_findings(folder, commit, state), *term_findings(folder, commit, state)]
-    return _End([*found, *clocks], clocks, [*waiting.unknown, *governed.unknown], log_ends)
+    found += epoch_findings(folder, commit, state, logs_that_lack_lines(state))
+    return _End([*found, *clocks], clocks, [*waiting.unknown, *governed.unknown], log_ends, logs_with_gaps(state))
 
 
 def _findings(folder: OutputFolder, at_end: _End) -> list[dict[str, Any]]:
     found = [*without_doubles(findings_of(folder)), *(msgspec.structs.asdict(finding) for finding in at_end.findings)]
     wrong = {node_of(finding) for finding in at_end.clocks}
+    found = [finding for finding in found if not may_be_explained(finding, at_end.gaps)]
     return [finding for finding in found if not is_measured_by(finding, wrong)]
 
 

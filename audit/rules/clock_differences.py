@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from audit.records.findings import AuditFinding
 from audit.records.vectors import ABSENT, Longs, group_starts, is_one_of, longs, ranked
+from audit.rules.controller_epochs import NO_CONTROLLER
 from audit.rules.durations import LEADERLESS, UNDER_MIN_ISR
 from audit.rules.partition_windows import Window
 from audit.rules.subjects import reference
@@ -24,7 +25,7 @@ from audit.rules.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED
 
 CLOCK_DIFFERS: Final = "clock-differs"
 _SUBJECT: Final = "node "
-_DURATIONS: Final = frozenset({LEADERLESS, UNDER_MIN_ISR, REASSIGNMENT_STALLED, DELETION_STALLED})
+_DURATIONS: Final = frozenset({LEADERLESS, UNDER_MIN_ISR, REASSIGNMENT_STALLED, DELETION_STALLED, NO_CONTROLLER})
 _ALTER_PARTITION: Final = ("AlterPartition", "AlterPartitionReceived")
 
 

@@ -25,6 +25,7 @@ class Limits(Struct, frozen=True):
     calm_ms: int = 60_000
     """A partition without a change for so long is calm: changes before and after are not counted together."""
     clock_ms: int = 5_000
+    controllerless_ms: int = 300_000
 
 
 SECONDS: Final = {
@@ -34,6 +35,7 @@ SECONDS: Final = {
     "reassignment": "reassignment_ms",
     "calm": "calm_ms",
     "clock": "clock_ms",
+    "controllerless": "controllerless_ms",
 }
 """Limits that are given in seconds, by name."""
 COUNTS: Final = {"leader-changes": "leader_changes", "isr-shrinks": "isr_shrinks"}

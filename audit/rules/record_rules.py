@@ -14,7 +14,7 @@ import pyarrow
 from audit.records.columns import RECORDS
 from audit.records.findings import AuditFinding, RuleViolation
 from audit.records.vectors import ABSENT, BrokerLists, Flags, is_one_of, keys, longs, ranked
-from audit.rules.rule import BucketBatch, Explanation, Rule
+from audit.rules.rule import BucketBatch, Explanation, Rule, once
 from audit.rules.subjects import Subjects
 from cluster.model.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
 from state_log.invariants import CAUSES_OF_DAMAGE, DAMAGED, RECORD_RULES, TRUNCATED_BELOW_HIGH_WATERMARK
@@ -38,14 +38,25 @@ _AT_ONCE: Final = 10_000
 
 
 def _check(batch: BucketBatch) -> list[AuditFinding]:
-    rows = batch.rows
-    of_partitions = keys(rows["key"]) != 0
-    if not of_partitions.all():
-        rows = rows.filter(pyarrow.array(of_partitions))
-    rows = rows.unify_dictionaries()
+    return findings_of(batch, _violations(of_partitions(batch)))
+
+
+@once
+def of_partitions(batch: BucketBatch) -> pyarrow.Table:
+    """The records of the batch that are of partitions."""
+    rows, chosen = batch.rows, keys(batch.rows["key"]) != 0
+    return (rows if chosen.all() else rows.filter(pyarrow.array(chosen))).unify_dictionaries()
+
+
+def findings_of(batch: BucketBatch, violations: Mapping[str, Flags]) -> list[AuditFinding]:
+    """The findings about the records that violate a rule, in the words of `RECORD_RULES`.
+
+    `violations`: by the rule's id, aligned with the rows of `of_partitions`.
+    """
+    rows = of_partitions(batch)
     return [
         _finding(fields, rule, batch.subjects)
-        for rule, violated in _violations(rows).items()
+        for rule, violated in violations.items()
         for part in rows.take(pyarrow.array(numpy.flatnonzero(violated))).to_batches(_AT_ONCE)
         for fields in part.to_pylist()
     ]
@@ -81,7 +92,10 @@ def _truncated_below_high_watermark(rows: pyarrow.Table) -> Flags:
 
 
 def _finding(fields: Mapping[str, Any], rule: str, subjects: Subjects) -> AuditFinding:
-    record = msgspec.convert({n: v for n, v in fields.items() if v is not None}, LoggedStateChange)
+    parts = {name: fields[f"cause_{name}"] for name in ("event", "id", "controller", "controller_epoch")}
+    cause = {name: value for name, value in parts.items() if value is not None}
+    shown = {n: v for n, v in fields.items() if v is not None}
+    record = msgspec.convert({**shown, "cause": cause} if cause else shown, LoggedStateChange)
     message = RECORD_RULES[rule](record)
     assert message is not None, f"{rule} holds for {record}"
     subject = f"record {record.reference}"

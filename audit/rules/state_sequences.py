@@ -15,6 +15,7 @@ import pyarrow
 from audit.records.findings import AuditFinding, RuleViolation, changes
 from audit.records.sorted_runs import NOTHING, gather, neighbours
 from audit.records.vectors import BrokerLists, Flags, Keys, Longs, keys, longs, unique_pairs
+from audit.rules.decision_sequences import EXPLAINS, describe_decision, violations_of_decisions
 from audit.rules.partition_states import STATES_READ, WRITTEN, Groups, describe_state
 from audit.rules.recreations import earlier
 from audit.rules.rule import BucketBatch, Explanation, Rule
@@ -117,7 +118,7 @@ def _of_pairs(groups: Groups, pairs: _Pairs, subjects: Subjects) -> Iterator[Aud
     for rule, violated in _violations(groups, pairs).items():
         for before, after in zip(pairs.before[violated].tolist(), pairs.after[violated].tolist(), strict=True):
             (first, first_record), (second, second_record) = (groups.references(n)[0] for n in (before, after))
-            message = _MESSAGES[rule].format(
+            message = describe_decision(rule, first, second) or _MESSAGES[rule].format(
                 before=first,
                 after=second,
                 first=groups.first_controller_epoch[after],
@@ -143,6 +144,7 @@ def _violations(groups: Groups, pairs: _Pairs) -> dict[str, Flags]:
         LEADER_EPOCH_BY_ONE: by_one & (groups.leader_epoch[b] > groups.leader_epoch[a] + 1),
         LEADER_FROM_ISR: by_one & (leader >= 0) & ~earlier.contain(leader) & ~starts_own_isr,
         CONTROLLER_EPOCH_NEVER_BACK: (wrote > NO_EPOCH) & (wrote < groups.last_controller_epoch[a]),
+        **violations_of_decisions(groups, a, b, by_one),
     }
 
 
@@ -182,6 +184,7 @@ RULE: Final = Rule(
         LEADER_EPOCH_BY_ONE: Explanation(
             "error", "One write raises the leader epoch by one at most.", _CONTROLLERS, kafka="INFO"
         ),
+        **EXPLAINS,
     },
     reads=STATES_READ,
     check=_check,

@@ -4,7 +4,10 @@ from typing import Final
 
 from audit.rules import (
     applied_states,
+    committed_records,
+    decision_rules,
     durations,
+    elected_brokers,
     leader_claims,
     node_views,
     record_rules,
@@ -17,12 +20,15 @@ from audit.rules import (
 
 RULES: Final = (
     record_rules.RULE,
+    decision_rules.RULE,
     role_offsets.RULE,
     state_sequences.RULE,
     leader_claims.RULE,
     applied_states.RULE,
     durations.RULE,
     unclean_elections.RULE,
+    elected_brokers.RULE,
+    committed_records.RULE,
     unfinished_work.RULE,
     recreations.RULE,
     node_views.RULE,

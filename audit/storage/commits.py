@@ -69,6 +69,8 @@ class BucketResult(Struct, frozen=True):
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
     followed: tuple[tuple[int, int], ...] = ()
+    greatest_events: tuple[tuple[int, int, int], ...] = ()
+    """Of each pair in `followed`, the greatest number of an event, which stands last."""
     modified_ns: int = 0
     taken: dict[str, tuple[str, int]] = {}
     events: tuple[int, ...] = ()
@@ -106,6 +108,7 @@ class Commit(Struct, frozen=True):
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
     followed: tuple[tuple[int, int], ...] = ()
+    greatest_events: tuple[tuple[int, int, int], ...] = ()
     modified_ns: int = 0
     """The newest time of change of the files that were read, in ns since 1970."""
     taken: dict[str, tuple[str, int]] = {}

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from cluster.model.state_machines import PartitionState
 from state_log.record import Cause, Kind
 
 LEADER_AND_ISR: Final = "LeaderAndIsr"
@@ -99,6 +100,7 @@ def elected(found: Match) -> Said:
         "leader_epoch": _int32(found["leader_epoch"]),
         "isr": _brokers(members),
         "partition_epoch": _int32(found["partition_epoch"]),
+        "reason": "initialised" if found["before"] == PartitionState.NEW else "election",
     }
     states = {"from_state": found["before"], "to_state": found["after"]}
     return Said({"kind": Kind.PARTITION, **_of_partition(found), **states, **fields})
@@ -110,8 +112,9 @@ def replica_changed(found: Match) -> Said:
 
 
 def isr_shrunk(found: Match) -> Said:
-    reason = f"replica {_int32(found['broker'])} leaves the ISR"
-    return Said({"kind": Kind.ISR, **_of_partition(found), **_state(found), "reason": reason})
+    broker = _int32(found["broker"])
+    reason = f"replica {broker} leaves the ISR"
+    return Said({"kind": Kind.ISR, **_of_partition(found), **_state(found), "broker": broker, "reason": reason})
 
 
 def sent(event: str, detail_of: str = "") -> Callable[[Match], Said]:

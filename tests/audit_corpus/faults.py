@@ -3,13 +3,26 @@
 from typing import Final
 
 from tests.audit_corpus.fault import Fault
+from tests.audit_corpus.faults_of_brokers import FAULTS_OF_BROKERS
+from tests.audit_corpus.faults_of_controllers import FAULTS_OF_CONTROLLERS
+from tests.audit_corpus.faults_of_decisions import FAULTS_OF_DECISIONS
 from tests.audit_corpus.faults_of_files import FAULTS_OF_FILES
 from tests.audit_corpus.faults_of_heads import FAULTS_OF_HEADS
 from tests.audit_corpus.faults_of_histories import FAULTS_OF_HISTORIES
 from tests.audit_corpus.faults_of_isrs import FAULTS_OF_ISRS
 from tests.audit_corpus.faults_of_lines import FAULTS_OF_LINES
+from tests.audit_corpus.faults_of_offsets import FAULTS_OF_OFFSETS
 from tests.audit_corpus.faults_of_records import FAULTS_OF_RECORDS
 
 FAULTS: Final[dict[str, Fault]] = (
-    FAULTS_OF_LINES | FAULTS_OF_FILES | FAULTS_OF_RECORDS | FAULTS_OF_HISTORIES | FAULTS_OF_HEADS | FAULTS_OF_ISRS
+    FAULTS_OF_LINES
+    | FAULTS_OF_FILES
+    | FAULTS_OF_RECORDS
+    | FAULTS_OF_HISTORIES
+    | FAULTS_OF_HEADS
+    | FAULTS_OF_ISRS
+    | FAULTS_OF_DECISIONS
+    | FAULTS_OF_CONTROLLERS
+    | FAULTS_OF_BROKERS
+    | FAULTS_OF_OFFSETS
 )

@@ -194,7 +194,7 @@ FAULTS_OF_FILES: Final[dict[str, Fault]] = {
     "a log that could not be read any more": Fault(
         lambda _: None, {"log-shrank": 1}, later=replace(forbid, EARLIER_CONTROLLER)
     ),
-    "a log that goes on": Fault(
+    "a log that continues": Fault(
         lambda logs: logs.split(CONTROLLER)[2].rename(logs.folder / "later"),
         later=lambda logs: (logs.folder / "later").rename(logs.all(CONTROLLER)[0].with_name("later.jsonl")),
     ),

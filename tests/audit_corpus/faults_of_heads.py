@@ -60,7 +60,7 @@ FAULTS_OF_HEADS: Final[dict[str, Fault]] = {
     ),
     "a broker's log without its last line": Fault(cut(BROKER, 1), {"log-cut": 1}, heads=heads),
     "a controller's log without its last line": Fault(cut(CONTROLLER, 1), {"log-cut": 1}, heads=heads),
-    "a broker's last line written anew": Fault(
+    "a broker's last line written again otherwise": Fault(
         lambda logs: logs.rewrite(BROKER, give_another_reason), {"log-rewritten": 1}, heads=heads
     ),
     "a head of another line": Fault(lambda _: None, {"log-rewritten": 1}, heads=altered(BROKER, digest="0" * 64)),

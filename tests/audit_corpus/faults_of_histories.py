@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from tests.audit_corpus.fault import Fault
-from tests.audit_corpus.logs import CONTROLLER, Logs, Record
+from tests.audit_corpus.logs import CONTROLLER, Logs, Record, next_event
 
 DAY_MS: Final = 86_400_000
 
@@ -54,7 +54,7 @@ def then(
             last = {
                 **last, "at_ms": at_ms, "kind": "isr", "leader": state.leader, "isr": state.isr,
                 "leader_epoch": last["leader_epoch"] + state.step, "partition_epoch": last["partition_epoch"] + 1,
-                "cause": {"event": "BrokerChange", "id": last["cause"]["id"] + 1}, "reason": "drawn",
+                "cause": {"event": "BrokerChange", "id": next_event(records)}, "reason": "drawn",
             }  # fmt: skip
             last.pop("seq", None)
             records.append(last)
@@ -68,10 +68,11 @@ def stall(kind: str, *also: str) -> Callable[[Logs], object]:
 
     def add(records: list[Record]) -> None:
         state = chosen_partition(records)
-        names = ["v", "node", "incarnation", "controller_epoch", "topic", "topic_id", "cause", *also]
+        names = ["v", "node", "incarnation", "controller_epoch", "topic", "topic_id", *also]
         at_ms = max(record["at_ms"] for record in records)
         for to_state, later in (("started", 1), ("completed", 2 * DAY_MS)):
-            base = {name: state[name] for name in names}
+            cause = {**state["cause"], "id": next_event(records)}
+            base = {"cause": cause, **{name: state[name] for name in names}}
             records.append({**base, "kind": kind, "to_state": to_state, "at_ms": at_ms + later})
 
     return lambda logs: logs.write_wrongly(CONTROLLER, add)
@@ -96,12 +97,12 @@ def under_min_isr(logs: Logs) -> None:
 
 def back_and_forth(b: Brokers) -> list[State]:
     both = [b.leader, b.other]
-    return [State(b.leader, 1, both)] + [State(leader, 1, both) for _ in range(20) for leader in (b.other, b.leader)]
+    return [State(b.leader, 0, both)] + [State(leader, 1, both) for _ in range(20) for leader in (b.other, b.leader)]
 
 
 def in_and_out(b: Brokers) -> list[State]:
     both = [b.leader, b.other]
-    return [State(b.leader, 1, both)] + [State(b.leader, 0, isr) for _ in range(70) for isr in ([b.leader], both)]
+    return [State(b.leader, 0, both)] + [State(b.leader, 0, isr) for _ in range(70) for isr in ([b.leader], both)]
 
 
 def write_twice(logs: Logs) -> None:
@@ -111,6 +112,8 @@ def write_twice(logs: Logs) -> None:
         state = chosen_partition(records)
         again = {**state, "isr": list(brokers(state)), "at_ms": max(r["at_ms"] for r in records) + 1}
         del again["seq"]
+        again |= {"cause": {**state["cause"], "id": next_event(records)}, "broker": state["leader"]}
+        again["reason"] = f"asked by broker {state['leader']}"
         records.append(again)
 
     logs.write_wrongly(CONTROLLER, add)

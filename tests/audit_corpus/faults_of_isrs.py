@@ -5,7 +5,16 @@ from typing import Final
 
 from state_log.causes import ISR_GRANTED, ISR_WRITTEN, READ_FROM_LEADER
 from tests.audit_corpus.fault import Fault
-from tests.audit_corpus.logs import BROKER, CONTROLLER, EARLIER_CONTROLLER, Change, Logs, Record, read_records
+from tests.audit_corpus.logs import (
+    BROKER,
+    CONTROLLER,
+    EARLIER_CONTROLLER,
+    Change,
+    Logs,
+    Record,
+    next_event,
+    read_records,
+)
 
 
 def written(records: list[Record]) -> None:
@@ -61,7 +70,8 @@ def read_by_both(logs: Logs) -> None:
 
     def add(records: list[Record]) -> None:
         own = {name: records[-1][name] for name in ("node", "incarnation")}
-        records.extend({**r, **own, "controller_epoch": 1} for r in without_number(read))
+        cause = {"event": "IsrChangeNotification", "id": next_event(records)}
+        records.extend({**r, **own, "controller_epoch": 1, "cause": cause} for r in without_number(read))
 
     logs.write_wrongly(EARLIER_CONTROLLER, add)
 

@@ -55,7 +55,8 @@ def repeat_activation(records: list[Record]) -> None:
 def resign(records: list[Record]) -> None:
     """The controller resigns before its last record."""
     active = first(records, "controller", to_state="active")
-    records.insert(-1, {**active, "at_ms": records[-1]["at_ms"], "to_state": "resigned"})
+    copied = {name: records[-1][name] for name in ("at_ms", "cause")}
+    records.insert(-1, {**active, **copied, "to_state": "resigned"})
 
 
 def write_before_active(records: list[Record]) -> None:
@@ -63,7 +64,7 @@ def write_before_active(records: list[Record]) -> None:
 
 
 def never_active(records: list[Record]) -> None:
-    first(records, "controller", to_state="active").update(controller_epoch=0)
+    first(records, "controller", to_state="active").update(controller_epoch=9)
 
 
 def set_clock(from_half: bool, ms: int) -> Change:
@@ -99,6 +100,17 @@ def broker_of_all_bits(records: list[Record]) -> None:
     first(records, "registration").update(broker=(1 << 31) - 1)
 
 
+def send_by_earlier(record: Record) -> None:
+    """A request of the controller before, with a state of its own."""
+    record.update(controller_epoch=1, cause={**record["cause"], "id": 1, "controller": 1003, "controller_epoch": 1})
+
+
+def end_below_high_watermark(records: list[Record]) -> None:
+    """The last role of a follower that had committed records."""
+    roles = [r for r in records if r["kind"] == "role" and r["to_state"] == "follower" and r["high_watermark"] > 0]
+    roles[-1]["log_end_offset"] = roles[-1]["high_watermark"] - 1
+
+
 def grant_by_earlier_controller(records: list[Record]) -> None:
     """The number of an event in the cause of each granted ISR, as logs have it since."""
     granted = [r for r in records if r["kind"] == "role" and r["cause"]["event"] == "AlterPartition"]
@@ -131,7 +143,7 @@ FAULTS_OF_RECORDS: Final[dict[str, Fault]] = {
         of_agent(claim_leadership_without_topic_id), {"epoch-nobody-gave": 1}
     ),
     "a high watermark above the end of the log": Fault(
-        of_agent(lambda record: record.update(high_watermark=record["log_end_offset"] + 1)),
+        lambda logs: logs.write_wrongly(BROKER, end_below_high_watermark),
         {"high-watermark-within-log": 1},
     ),
     "a role that there is not": Fault(
@@ -159,7 +171,7 @@ FAULTS_OF_RECORDS: Final[dict[str, Fault]] = {
         {"epoch-nobody-gave": 1, "partition-epoch-never-back": 1},
     ),
     "a request of an earlier controller": Fault(
-        of_agent(lambda record: record["cause"].update(controller=1003, controller_epoch=1)),
+        of_agent(send_by_earlier),
         {"stale-controller-epoch": 1},
     ),
     "an ISR granted by an earlier controller, whose answer came late": Fault(

@@ -73,6 +73,11 @@ class Logs:
         return found
 
 
+def next_event(records: Sequence[Record]) -> int:
+    """The number of a controller's next event after these records."""
+    return 1 + max(record["cause"].get("id", 0) for record in records if "cause" in record)
+
+
 def read_records(path: Path) -> list[Record]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 

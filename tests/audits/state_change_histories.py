@@ -105,7 +105,7 @@ class Cluster:
         new, epochs = "NewPartition", (LeaderEpoch(0), PartitionEpoch(0))
         self._say(Kind.PARTITION, partition, from_state="NonExistentPartition", to_state=new, replicas=REPLICAS)
         partition.state = LeaderAndIsr(REPLICAS[0], epochs[0], REPLICAS, self.epoch, epochs[1])
-        self._say_state(Kind.PARTITION, partition, from_state=new, to_state="OnlinePartition")
+        self._say_state(Kind.PARTITION, partition, from_state=new, to_state="OnlinePartition", reason="initialised")
 
     def delete(self, number: int) -> None:
         """The deletion of a partition begins: its replicas go, and leave the ISR one after the other."""
@@ -121,12 +121,16 @@ class Cluster:
     def _elect(self, partition: Partition) -> None:
         state = _written(partition)
         self._write(partition, leader=self.random.choice(state.isr), leader_epoch=LeaderEpoch(state.leader_epoch + 1))
-        self._say_state(Kind.PARTITION, partition, from_state="OfflinePartition", to_state="OnlinePartition")
+        self._say_election(partition, "Reassign")
 
     def _elect_uncleanly(self, partition: Partition) -> None:
         state, leader = _written(partition), self.random.choice(REPLICAS)
         self._write(partition, leader=leader, isr=(leader,), leader_epoch=LeaderEpoch(state.leader_epoch + 1))
-        self._say_state(Kind.PARTITION, partition, from_state="OfflinePartition", to_state="OnlinePartition")
+        self._say_election(partition, "Offline")
+
+    def _say_election(self, partition: Partition, reason: str) -> None:
+        states = {"from_state": "OfflinePartition", "to_state": "OnlinePartition"}
+        self._say_state(Kind.PARTITION, partition, **states, reason=reason)
 
     def _lose_leader(self, partition: Partition) -> None:
         state = _written(partition)
@@ -135,13 +139,17 @@ class Cluster:
         self._say_state(
             Kind.REPLICA, partition, broker=state.leader, from_state="OnlineReplica", to_state="OfflineReplica"
         )
+        # It returns before anything else happens, so that it may be elected again.
+        moves = {"from_state": "OfflineReplica", "to_state": "OnlineReplica"}
+        self._say(Kind.REPLICA, partition, broker=state.leader, **moves)
 
     def _change_isr(self, partition: Partition) -> None:
         state = _written(partition)
         if state.leader != NO_LEADER:
             others = [b for b in REPLICAS if b != state.leader]
             self._write(partition, isr=(state.leader, *self.random.sample(others, self.random.randrange(3))))
-            self._say_state(Kind.ISR, partition)
+            asked = f"asked by broker {state.leader}"
+            self._say_state(Kind.ISR, partition, broker=state.leader, reason=asked)
 
     def _write_isr_as_leader(self, partition: Partition) -> None:
         state = _written(partition)

@@ -18,6 +18,7 @@ MADE_BY_TOOLS = ("build/", "mutants/")
     [
         ("make_state_tables", "ARCHITECTURE.md"),
         ("make_audit_tables", "docs/audit-tables.md"),
+        ("make_audit_faults", "docs/audit-faults.md"),
         ("make_metrics_table", "docs/metrics.md"),
         ("make_deviations_table", "docs/recorded-deviations.md"),
     ],

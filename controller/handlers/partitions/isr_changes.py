@@ -44,7 +44,7 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
     proposals = {p.topic_partition: p for p in reversed(plan.accepted)}
     outcomes = await active.store.write_states({tp: proposals[tp].leadership for tp in proposals})
     written = {tp: proposals[tp].leadership for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
-    active.commit(LeadershipsWritten(written, f"{ASKED_BY_BROKER}{request.broker_id}"))
+    active.commit(LeadershipsWritten(written, f"{ASKED_BY_BROKER}{request.broker_id}", request.broker_id))
     forget_healed(active, written)
     batch = active.new_batch()
     batch.add_update_metadata_for_all(plan.partitions)

@@ -15,6 +15,7 @@ from audit.rules.applied_states import UNTAKEN, UNWRITTEN
 from audit.rules.rule import Awaited
 from audit.rules.unclean_elections import UNCLEAN_ELECTION
 from cluster.model.broker import ControllerEpoch, TopicId
+from state_log import decision_histories
 from state_log.causes import is_written_isr
 from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH, RECORD_RULES, check_all, check_record
@@ -26,7 +27,10 @@ SEEDS = st.integers(0, 2**32)
 Streams = list[list[LoggedStateChange]]
 Name = tuple[str, str, int]
 """Rule, what it is about, partition."""
-PAIR_RULES = {"leader-epoch-never-back", "leader-epoch-by-one", "controller-epoch-never-back", "leader-from-isr"}
+PAIR_RULES = {
+    *("leader-epoch-never-back", "leader-epoch-by-one", "controller-epoch-never-back", "leader-from-isr"),
+    *decision_histories.MESSAGES,
+}
 SHARED = {*PAIR_RULES, "partition-epoch-never-back", "one-state-per-partition-epoch", "one-leader-per-epoch"}
 """The rules between records that `state_log.histories` has too."""
 
@@ -45,7 +49,11 @@ def contradicted(record: LoggedStateChange, random: Random) -> LoggedStateChange
         "controller_epoch": max(1, (record.controller_epoch or 1) + random.choice([-1, 1])),
     }
     lists = {"leader": random.choice([1, 2, 3, -1]), "isr": tuple(random.sample([1, 2, 3], random.randrange(1, 3)))}
-    changed = epochs | lists
+    decided = {
+        "broker": random.choice([1, 2, 3]),
+        "reason": random.choice(["Offline", "Preferred", "Reassign", "asked by broker 1", "replica offline"]),
+    }
+    changed = epochs | lists | decided
     name = random.choice(list(changed))
     return replace(record, **{name: changed[name]})
 
@@ -226,6 +234,16 @@ STRANGE = [
     *(("to_offset", value) for value in (4, 5, None)),
     *(("reason", value) for value in ("scrub", "recovery", "leader epoch")),
     *(("cause", cause) for cause in (Cause("LogScrub"), Cause("LogRecovery"), Cause("Fetch"), None)),
+    *(
+        ("reason", value)
+        for value in ("Preferred", "Offline", "asked by broker 2", "replica offline", "replica removed")
+    ),
+    *(("broker", value) for value in (None, 1, 2, 9, -2)),
+    *(("controller_epoch", value) for value in (None, 0, 99)),
+    *(("min_insync_replicas", value) for value in (None, 0, 1)),
+    *((name, value) for name in ("from_offset", "high_watermark", "log_start_offset") for value in (None, -1, 3)),
+    *(("cause", Cause("Fetch", 1, controller_epoch=epoch)) for epoch in (ControllerEpoch(0), ControllerEpoch(99))),
+    *(("node", value) for value in ("broker-x", "broker--2", "kafka-broker-1", "broker-01", "x")),
     *(("kind", kind) for kind in (Kind.ROLE, Kind.TRUNCATION, Kind.PARTITION, Kind.REPLICA, Kind.ISR)),
 ]
 

@@ -1,0 +1,115 @@
+"""Elections and ISRs with brokers that the controller had recorded as dead, shutting down or offline."""
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.audit_corpus.fault import Fault
+from tests.audit_corpus.faults_of_decisions import ASKED, both, write
+from tests.audit_corpus.faults_of_histories import Brokers, chosen_partition
+from tests.audit_corpus.logs import CONTROLLER, Logs, Record, next_event
+
+
+def say(to_state: str, of_leader: bool = False) -> Callable[[Logs], object]:
+    """Let the controller record that a broker of a partition is so: its leader, or another replica."""
+    return lambda logs: logs.write_wrongly(CONTROLLER, lambda records: add_status(records, to_state, of_leader))
+
+
+def add_status(records: list[Record], to_state: str, of_leader: bool) -> None:
+    last = chosen_partition(records)
+    other = next(broker for broker in last["replicas"] if broker != last["leader"])
+    base = {name: last[name] for name in ("v", "node", "incarnation", "controller_epoch")}
+    base |= {
+        "at_ms": max(record["at_ms"] for record in records) + 1,
+        "cause": {"event": "BrokerChange", "id": next_event(records)},
+        "broker": last["leader"] if of_leader else other,
+        "to_state": to_state,
+    }
+    if to_state in {"OnlineReplica", "OfflineReplica"}:
+        names = ("topic", "topic_id", "partition")
+        before = {"OnlineReplica": "OfflineReplica", "OfflineReplica": "OnlineReplica"}[to_state]
+        records.append({**base, "kind": "replica", "from_state": before, **{name: last[name] for name in names}})
+    else:
+        records.append({**base, "kind": "broker"})
+
+
+def in_turn(*steps: Callable[[Logs], object]) -> Callable[[Logs], object]:
+    return lambda logs: [step(logs) for step in steps]
+
+
+def other_leads(state: Record, named: Brokers) -> None:
+    state["leader"] = named.other
+
+
+def other_alone(state: Record, named: Brokers) -> None:
+    state.update(leader=named.other, isr=[named.other])
+
+
+def outsider(state: Record, named: Brokers) -> None:
+    """A third replica leads, which was not in sync."""
+    state.update(leader=98, isr=[98], replicas=[*state["replicas"], 98])
+
+
+FAULTS_OF_BROKERS: Final[dict[str, Fault]] = {
+    "brokers that come and go, and sound elections": Fault(
+        in_turn(
+            say("dead"),
+            say("live"),
+            write(ASKED, both),
+            say("shutting_down", of_leader=True),
+            write("ControlledShutdown", other_alone),
+        )
+    ),
+    "an election of a dead broker": Fault(
+        in_turn(write(ASKED, both), say("dead"), write("Reassign", other_leads)), {"elected-leader-is-live": 1}
+    ),
+    "an election of a broker that shuts down": Fault(
+        in_turn(write(ASKED, both), say("shutting_down"), write("Reassign", other_leads)),
+        {"elected-leader-is-live": 1},
+    ),
+    "an election of a replica in a failed log directory": Fault(
+        in_turn(write(ASKED, both), say("OfflineReplica"), write("Reassign", other_leads)),
+        {"elected-leader-is-live": 1},
+    ),
+    "a dead broker that joins the ISR": Fault(
+        in_turn(say("dead"), write(ASKED, both)), {"isr-granted-to-live-brokers": 1}
+    ),
+    "a broker that shuts down and joins the ISR": Fault(
+        in_turn(say("shutting_down"), write(ASKED, both)), {"isr-granted-to-live-brokers": 1}
+    ),
+    "a controlled shutdown that leaves the broker in the ISR": Fault(
+        in_turn(
+            write(ASKED, both),
+            say("shutting_down", of_leader=True),
+            write("ControlledShutdown", other_leads),
+        ),
+        {"shutdown-leaves-isr": 1},
+    ),
+    "an unclean election while a member of the ISR is live": Fault(
+        in_turn(
+            say("live"),
+            write(ASKED, both),
+            say("dead", of_leader=True),
+            write("Offline", outsider),
+        ),
+        {"unclean-election": 1, "unclean-election-passes-over-isr": 1},
+    ),
+    "an unclean election while a member of the ISR is live, as it was from the beginning": Fault(
+        in_turn(
+            lambda logs: logs.write_wrongly(CONTROLLER, lambda records: records[0].update(inputs={"live": [1, 2, 4]})),
+            write(ASKED, lambda s, b: s.update(isr=[b.leader, 2], replicas=[*s["replicas"], 2])),
+            say("dead", of_leader=True),
+            write("Offline", outsider),
+        ),
+        {"unclean-election": 1, "unclean-election-passes-over-isr": 1},
+    ),
+    "an unclean election when nobody of the ISR was live": Fault(
+        in_turn(
+            write(ASKED, both),
+            say("dead"),
+            say("dead", of_leader=True),
+            write("Offline", outsider),
+        ),
+        {"unclean-election": 1},
+    ),
+}
+"""Name -> fault."""

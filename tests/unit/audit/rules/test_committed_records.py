@@ -1,0 +1,90 @@
+"""Committed records that leaders from the ISR lack, and high watermarks that fall: by columns as by rows."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from audit.rules.committed_records import ELECTED_HAS_COMMITTED, HIGH_WATERMARK_NEVER_FALLS
+from state_log.histories import WRITTEN_BY_CONTROLLERS
+from state_log.record import Kind, LoggedStateChange, by_partition
+from tests.audits.columnar_audits import ColumnarAudit
+from tests.audits.state_change_histories import shuffled
+from tests.unit.audit.test_offsets_in_batches import with_offsets
+from tests.unit.audit.test_rules import Streams, everything, in_batches
+
+SEEDS = (*range(9), 25)
+RULES = {ELECTED_HAS_COMMITTED, HIGH_WATERMARK_NEVER_FALLS}
+Found = set[tuple[str, tuple[str, ...]]]
+
+
+def compared_findings(seed: int) -> tuple[Found, Found]:
+    """(rule, records) as columns find them, and as rows do; batches in another order change nothing about it."""
+    streams, random = with_offsets(seed)
+    whole, parts = ColumnarAudit(), ColumnarAudit()
+    whole.check(everything(streams))
+    for batch in in_batches(shuffled(streams, random), random):
+        parts.check(batch)
+    assert parts.findings == whole.findings
+    by_columns = {(f.rule, f.records) for f in whole.findings.values() if f.rule in RULES}
+    return by_columns, {*falls(streams), *lacking(streams)}
+
+
+def falls(streams: Streams) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for stream in streams:
+        shown: dict[int, tuple[int, LoggedStateChange]] = {}
+        for record in (r for r in stream if r.high_watermark is not None and r.kind is Kind.ROLE):
+            before, now = shown.get(record.partition or 0), int(record.high_watermark or 0)
+            if before is not None and now < before[0] <= (record.log_end_offset or 0):
+                yield HIGH_WATERMARK_NEVER_FALLS, (before[1].reference, record.reference)
+            shown[record.partition or 0] = now if record.to_state == "leader" else -1, record
+
+
+def lacking(streams: Streams) -> Iterator[tuple[str, tuple[str, ...]]]:
+    records = [(tp.partition, part) for record in everything(streams) for tp, part in by_partition(record)]
+    roles = [
+        (partition, r)
+        for partition, r in records
+        if r.kind is Kind.ROLE and r.high_watermark is not None and r.to_state in {"leader", "follower"}
+    ]
+    for partition, before, after in elections(records):
+        own = {(r.node, r.incarnation, r.leader_epoch): r for p, r in reversed(roles) if p == partition}
+        taken = [r for r in own.values() if r.leader_epoch == after.leader_epoch]
+        leads = [r for r in taken if r.to_state == "leader" and r.broker == after.leader]
+        shown = [r for r in taken if any(same_run(r, o) and epoch(o) < epoch(r) for o in own.values())]
+        if leads and shown and after.leader in (before.isr or ()):
+            first = min(leads, key=lambda r: (r.log_end_offset, r.incarnation))
+            highest = max(shown, key=lambda r: (r.high_watermark or 0, -(r.broker or 0)))
+            if (highest.high_watermark or 0) > (first.log_end_offset or 0):
+                yield ELECTED_HAS_COMMITTED, (highest.reference, first.reference)
+
+
+def elections(
+    records: list[tuple[int, LoggedStateChange]],
+) -> Iterator[tuple[int, LoggedStateChange, LoggedStateChange]]:
+    states: dict[tuple[int, int], LoggedStateChange] = {}
+    for partition, r in records:
+        if r.kind in WRITTEN_BY_CONTROLLERS and r.partition_epoch is not None and r.isr is not None:
+            states.setdefault((partition, r.partition_epoch), r)
+    for (partition, number), after in states.items():
+        before = states.get((partition, number - 1))
+        if before is not None and epoch(after) != epoch(before) and (after.leader or 0) >= 0:
+            yield partition, before, after
+
+
+def epoch(record: LoggedStateChange) -> int:
+    assert record.leader_epoch is not None
+    return record.leader_epoch
+
+
+def same_run(one: LoggedStateChange, other: LoggedStateChange) -> bool:
+    return (one.node, one.incarnation) == (other.node, other.incarnation)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_columns_find_what_rows_do_in_whatever_batches(seed: int) -> None:
+    by_columns, by_rows = compared_findings(seed)
+    assert by_columns == by_rows
+
+
+def test_each_rule_is_broken_in_some_history() -> None:
+    assert {rule for seed in SEEDS for rule, _ in compared_findings(seed)[0]} == RULES
