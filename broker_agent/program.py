@@ -73,10 +73,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         zookeeper = await _connect(config, metrics, tls, events)
         cleanup.push_async_callback(zookeeper.close)
         cleanup.callback(disk.close)
-        try:
-            cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
-        except (ZooKeeperError, MalformedZnodeError) as error:
-            raise StartupError(f"cannot get the cluster id and the broker id from ZooKeeper: {error}") from error
+        cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
         configure_diagnostics("broker", broker_id, level=settings.log_level)
         sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock, metrics)
         cleanup.callback(sink.close)
@@ -221,17 +218,20 @@ async def _connect(
 async def _establish_identity(
     config: NodeConfig, zookeeper: KazooZooKeeper, disk: FileDisk, random: SystemRandom
 ) -> tuple[str, BrokerId]:
-    """Resolve cluster id and broker id (R1.10 a to d)."""
-    await create_persistent_paths(zookeeper)
-    cluster_id = await agree_on_cluster_id(zookeeper, random)
-    stored = await read_stored_broker_id(disk, config.data)
-    broker_id = await choose_broker_id(
-        zookeeper,
-        configured=config.id,
-        stored=stored,
-        generation_enabled=config.settings.broker_id_generation_enable,
-        reserved_max=config.settings.reserved_broker_max_id,
-    )
+    """Resolve cluster id and broker id (R1.10 a to d). Raises StartupError."""
+    try:
+        await create_persistent_paths(zookeeper)
+        cluster_id = await agree_on_cluster_id(zookeeper, random)
+        stored = await read_stored_broker_id(disk, config.data)
+        broker_id = await choose_broker_id(
+            zookeeper,
+            configured=config.id,
+            stored=stored,
+            generation_enabled=config.settings.broker_id_generation_enable,
+            reserved_max=config.settings.reserved_broker_max_id,
+        )
+    except (ZooKeeperError, MalformedZnodeError) as error:
+        raise StartupError(f"cannot get the cluster id and the broker id from ZooKeeper: {error}") from error
     return cluster_id, broker_id
 
 

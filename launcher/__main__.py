@@ -222,6 +222,9 @@ def main() -> None:
     if sys.stdin is None:
         # Started with stdin closed: read it as an empty file.
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    # gRPC writes a line of its own for each refused handshake: a stranger could fill the disk. It reads this when it is
+    # imported, which is later.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if "_KLAMM_COMPLETE" in os.environ:
         _complete()
     for line in unknown_variables(os.environ):

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.config.config import load_config
+from cluster.tls.authority import client, node, write_certificates
 from launcher.__main__ import app
 from tests.documents.pages import PAGES, ROOT, Block, blocks, blocks_of, unmarked_commands
 from tests.documents.running import reader_folder, run
@@ -60,9 +61,12 @@ def test_the_commands_of_a_page_work_one_after_the_other(name: str, tmp_path: Pa
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_configuration_files_that_are_shown_are_accepted(page: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    write_certificates(keys, [node("broker", 1), client("outside")], days=1)
     for number, text in enumerate(re.findall(r"^```toml\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)):
         file = tmp_path / f"{number}.toml"
-        file.write_text(text)
+        # Keys must be there.
+        file.write_text(text.replace("/etc/klamm/", f"{keys}/"))
         load_config(file)
 
 

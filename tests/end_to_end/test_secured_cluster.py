@@ -119,3 +119,18 @@ def test_certificates_of_all_nodes_are_replaced_while_records_flow(cluster: Loca
     assert producer.returncode == 0
     assert output.split()[-1] == str(sent).encode()
     assert as_json(cluster, "cluster", "describe")["controller"]["id"] > 0
+
+
+def test_refused_handshakes_do_not_fill_the_log_of_a_server(cluster: LocalCluster) -> None:
+    broker = cluster.members(BROKER)[1]
+    log = cluster.folder / "logs" / f"{broker.name}.log"
+
+    async def knock(times: int) -> None:
+        for _ in range(times):
+            reader, writer = await asyncio.open_connection(broker.host, broker.port)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await reader.read()
+            writer.close()
+
+    asyncio.run(knock(50))
+    assert "andshake failed" not in log.read_text()
