@@ -74,16 +74,16 @@ class RoundRunner:
         self.cluster, self._monitor, self._commit = cluster, monitor, commit
         self.expected = Expected()
 
-    async def until_healthy(self, since: float, patience_s: float = HEALTHY_S) -> None:
+    async def until_healthy(self, since: float, timeout_s: float = HEALTHY_S) -> None:
         """Until all brokers are there and health has nothing to say. Raises StuckError after the deadline."""
         while True:
             answers = self._monitor.answers(since)
             if any(answer.is_healthy and answer.brokers == len(self.cluster.brokers) for answer in answers):
                 return
             self._monitor.check()
-            if time.monotonic() - since > patience_s:
+            if time.monotonic() - since > timeout_s:
                 last = answers[-1].named if answers else ["no answer"]
-                raise StuckError(f"not healthy {patience_s:.0f} s after the fault: {'; '.join(last[:4])}")
+                raise StuckError(f"not healthy {timeout_s:.0f} s after the fault: {'; '.join(last[:4])}")
             await asyncio.sleep(_POLL_S)
 
     async def run(self, fault: Fault, seed: int) -> Row:

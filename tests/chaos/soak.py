@@ -178,8 +178,8 @@ class Soak:
             outcome = f"not recovered: {error}"
             raise
         finally:
-            told = "; ".join(f"{kind}, {part.topic}: {', '.join(part.choices)}" for kind, part in parts.items())
-            say(f"step {self.steps}, {time.monotonic() - began:.1f} s: {told}: {outcome}; {self._counted()}")
+            happened = "; ".join(f"{kind}, {part.topic}: {', '.join(part.choices)}" for kind, part in parts.items())
+            say(f"step {self.steps}, {time.monotonic() - began:.1f} s: {happened}: {outcome}; {self._counted()}")
         self._report("wrong latest values", await self._wrong_values())
 
     def _round(self, kind: str) -> Round:
@@ -234,7 +234,7 @@ class Soak:
         counts = Counter(anomaly.rule for anomaly in anomalies)
         named = {HistoryRule.LOST: "lost", HistoryRule.DUPLICATED: "there twice"}
         others = sum(count for rule, count in counts.items() if rule not in named)
-        shown = [f"{counts[rule]} {words}" for rule, words in named.items()]
+        shown = [f"{counts[rule]} {name}" for rule, name in named.items()]
         self.found[f"records of {topic}"] = ", ".join([*shown, f"{others} otherwise wrong"])
         self.problems += [f"{topic}: {anomaly}" for anomaly in anomalies[:_REPORTED]]
 

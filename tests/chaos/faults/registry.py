@@ -49,7 +49,7 @@ class Round:
     acks: Acknowledgements
     expected: Expected
     choices: list[str]
-    patience_s: float = 60.0
+    timeout_s: float = 60.0
     """How long `until` waits."""
 
     def __post_init__(self) -> None:
@@ -118,8 +118,8 @@ class Round:
         return await self.until(found, "an active controller")
 
     async def until(self, ask: Callable[[], Awaitable[_T | None]], what: str) -> _T:
-        """What `ask` returns, once it is neither None nor false. Raises StuckError after `patience_s`."""
-        deadline, failure = time.monotonic() + self.patience_s, ""
+        """What `ask` returns, once it is neither None nor false. Raises StuckError after `timeout_s`."""
+        deadline, failure = time.monotonic() + self.timeout_s, ""
         while time.monotonic() < deadline:
             try:
                 if found := await ask():
@@ -127,7 +127,7 @@ class Round:
             except (ApiError, PeerUnreachableError) as error:
                 failure = f"; at last {error}"
             await asyncio.sleep(_POLL_S)
-        raise StuckError(f"not within {self.patience_s:g} s: {what}{failure}")
+        raise StuckError(f"not within {self.timeout_s:g} s: {what}{failure}")
 
     async def until_acknowledged(self, count: int) -> None:
         """Until so many more records are acknowledged in every partition."""
