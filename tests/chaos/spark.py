@@ -60,7 +60,7 @@ class SparkAudits:
     """Those of a run and of earlier ones with the same output, a line of JSON each."""
 
     def __init__(self, output: Path, commit: str) -> None:
-        self._output, self._commit = output, commit
+        self._output, self.commit = output, commit
         self._file = output / "audits.jsonl"
         lines = self._file.read_bytes().splitlines() if self._file.exists() else []
         self.done = [msgspec.json.decode(line, type=SparkAudit) for line in lines]
@@ -92,7 +92,7 @@ class SparkAudits:
             records, findings = 0, {f"{_FAILED} with exit code {ran.returncode}": 1}
         audit = SparkAudit(
             cluster=cluster.folder.name,
-            commit=self._commit,
+            commit=self.commit,
             rounds=rounds,
             records=records,
             findings=findings,
