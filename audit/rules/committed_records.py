@@ -49,7 +49,7 @@ _COMMITTED: Final = pyarrow.schema(
         **REFERENCE,
     }
 )
-_SHOWN: Final = pyarrow.schema({**KEY, "high_watermark": pyarrow.int64()})
+_SHOWN: Final = pyarrow.schema({**KEY, "high_watermark": pyarrow.int64(), "leader_epoch": pyarrow.int64()})
 _PARTITIONS: Final = pyarrow.schema(KEY)
 _READ: Final = ("key", "kind", "to_state", "broker", "leader_epoch", "high_watermark", "log_end_offset", *REFERENCE)
 
@@ -176,7 +176,8 @@ def _shown_of(batch: BucketBatch) -> pyarrow.Table:
     leads = is_one_of(roles["to_state"], [TAKEN_ROLES[0]])
     # A follower takes over a new leader's high watermark, which may be behind its own.
     high_watermark = numpy.where(leads, longs(roles["high_watermark"]), -1)
-    return reduce_shown(pyarrow.table([_runs(roles), longs(roles["seq"]), high_watermark], schema=_SHOWN))
+    columns = [_runs(roles), longs(roles["seq"]), high_watermark, longs(roles["leader_epoch"])]
+    return reduce_shown(pyarrow.table(columns, schema=_SHOWN))
 
 
 def _runs(rows: pyarrow.Table) -> Keys:
@@ -191,13 +192,13 @@ def reduce_shown(rows: pyarrow.Table) -> pyarrow.Table:
     key, seq = keys(rows["key"]), longs(rows["sub"])
     if are_in_order(key, seq):
         return rows
-    order = numpy.lexsort((longs(rows["high_watermark"]), seq, key))
+    order = numpy.lexsort((longs(rows["leader_epoch"]), longs(rows["high_watermark"]), seq, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], seq[order])]))
 
 
 SHOWN: Final = Kept("shown", _SHOWN, _shown_of, reduce_shown)
-"""The high watermark with which a run began to lead a partition (`key`: both) in a record (`sub`: its number); -1: it
-took another role.
+"""The high watermark with which a run began to lead a partition (`key`: both) in a record (`sub`: its number), and the
+leader epoch; -1: it took another role.
 """
 
 
@@ -206,10 +207,14 @@ def _check(batch: BucketBatch) -> list[AuditFinding]:
 
 
 def _falls(batch: BucketBatch) -> Iterator[AuditFinding]:
-    """The roles whose high watermark is below the one with which the broker began to lead, though its log has more."""
+    """The roles whose high watermark is below the one with which the broker began to lead, though its log has more.
+
+    Compared are roles of neighbouring leader epochs. A replica whose disk failed loses the lead in an epoch of its own,
+    and opens its log with an earlier high watermark; the record that it was stopped names no topic id.
+    """
     rows = _roles_of(batch)
     key, seq, now = _runs(rows), longs(rows["seq"]), longs(rows["high_watermark"])
-    latest, before = numpy.full(len(key), -1), numpy.full(len(key), -1)
+    latest, before, led = (numpy.full(len(key), -1) for _ in range(3))
     for run in (*batch.runs(SHOWN).every(), SortedRun(batch.added(SHOWN))):
         bounds = run.find(key, seq)
         known = numpy.flatnonzero(bounds.first > bounds.start)
@@ -217,8 +222,10 @@ def _falls(batch: BucketBatch) -> Iterator[AuditFinding]:
         newer = run.sub[place] > latest[known]
         latest[known[newer]] = run.sub[place[newer]]
         before[known[newer]] = longs(run.rows["high_watermark"])[place[newer]]
+        led[known[newer]] = longs(run.rows["leader_epoch"])[place[newer]]
     # A negative one is another rule's.
-    fell = numpy.flatnonzero((now >= 0) & (now < before) & (before <= longs(rows["log_end_offset"])))
+    falls = (now >= 0) & (now < before) & (before <= longs(rows["log_end_offset"]))
+    fell = numpy.flatnonzero(falls & (longs(rows["leader_epoch"]) <= led + 1))
     for row, was, at in zip(rows.take(pyarrow.array(fell)).to_pylist(), before[fell], latest[fell], strict=True):
         name = reference(row)
         fall = f"from {was} to {row['high_watermark']}"

@@ -58,7 +58,8 @@ def let_high_watermark_fall(records: list[Record]) -> None:
     """A leader takes its next role with a lower high watermark than it began to lead with, and has the records."""
     roles = [r for r in records if r["kind"] == "role" and "high_watermark" in r]
     after = [(a, next((b for b in roles[n + 1 :] if of(a) == of(b)), None)) for n, a in enumerate(roles)]
-    first, last = next((a, b) for a, b in after if b and a["to_state"] == "leader" and a["high_watermark"] > 0)
+    led = [(a, b) for a, b in after if b and a["to_state"] == "leader" and a["high_watermark"] > 0]
+    first, last = next((a, b) for a, b in led if b["leader_epoch"] <= a["leader_epoch"] + 1)
     last["high_watermark"] = first["high_watermark"] - 1
 
 

@@ -19,16 +19,19 @@ from tests.unit.audit.test_rules import everything, in_batches
 SEEDS = st.integers(0, 2**32)
 LIMITS = Limits(leaderless_ms=150, under_min_isr_ms=200, calm_ms=120, leader_changes=2, isr_shrinks=1)
 RULES = {LEADERLESS, UNDER_MIN_ISR, LEADER_FLAPPING, ISR_FLAPPING}
+ELECTIONS = ["Offline", "Offline", "Preferred", "Reassign", "ControlledShutdown"]
+ASKED_FOR = {"Reassign", "ControlledShutdown", "replica removed"}
 Streams = list[list[LoggedStateChange]]
 
 
 def timed(seed: int) -> tuple[Streams, Random]:
-    """A history in which time passes from one partition epoch to the next, with clocks that differ now and then; at its
-    end some partitions are deleted.
+    """A history in which time passes from one partition epoch to the next, with clocks that differ now and then, and in
+    which elections have all kinds of reasons; at its end some partitions are deleted.
     """
     random = Random(seed)
     cluster = draw(seed, steps=random.randrange(5, 120), partitions=random.randrange(1, 4))
     steps = [random.choice([1, 20, 50, 100, 300, -40]) for _ in range(200)]
+    elections = random.choices(ELECTIONS, k=200)
     for number in random.sample(range(len(cluster.partitions)), random.randrange(len(cluster.partitions) + 1)):
         cluster.delete(number)
 
@@ -39,7 +42,8 @@ def timed(seed: int) -> tuple[Streams, Random]:
             return record
         at_ms = 1_700_000_000_000 + sum(steps[: record.partition_epoch + 1])
         fields = {"min_insync_replicas": random.choice([1, 2, 2, 5])} if record.kind is Kind.ROLE else {}
-        return replace(record, at_ms=at_ms + random.choice([0, 1, 2]), **fields)
+        reason = elections[record.partition_epoch] if record.reason in ELECTIONS else record.reason
+        return replace(record, at_ms=at_ms + random.choice([0, 1, 2]), reason=reason, **fields)
 
     return [[at(record) for record in stream] for stream in stamped(cluster.logs) if stream], random
 
@@ -70,7 +74,7 @@ class State:
         assert record.replicas is not None
         assert record.partition_epoch is not None
         self.epoch, self.leader, self.isr, self.at_ms = record.partition_epoch, record.leader, record.isr, record.at_ms
-        self.is_removal = record.reason == "replica removed"
+        self.is_asked_for = record.reason in ASKED_FOR
         wanted = 0 if min_isr is None else min(min_isr, len(record.replicas))
         self.leaderless = record.leader < 0
         self.under_min_isr = record.leader >= 0 and len(record.isr) < wanted
@@ -109,9 +113,9 @@ def plainly(states: Sequence[State]) -> Iterator[tuple[str, int]]:
                 if state.at_ms - began > limits[rule]:
                     yield rule, epoch
         if state.leader >= 0:
-            changes = before is not None and led_by not in {-1, state.leader}
+            changes = before is not None and led_by not in {-1, state.leader} and not state.is_asked_for
             shrinks = before is not None and before.leader == state.leader and not set(before.isr) <= set(state.isr)
-            shrinks = shrinks and not state.is_removal
+            shrinks = shrinks and not state.is_asked_for
             for rule, happens in ((LEADER_FLAPPING, changes), (ISR_FLAPPING, shrinks)):
                 if happens:
                     counted[rule].append((now, state.epoch))

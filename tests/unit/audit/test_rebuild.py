@@ -95,10 +95,11 @@ def test_an_audit_with_findings_goes_on_behind_a_rebuild(seed: int, tmp_path: Pa
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders `logs` and `output`, of an audit with findings that has read a part of the logs."""
     top: Path = tmp_path_factory.mktemp("audited")
-    write_logs(faulty(21, second_leader_by_an_agent, leader_epoch_leap).logs, top / "logs")
+    write_logs(faulty(20, second_leader_by_an_agent, leader_epoch_leap).logs, top / "logs")
     audit = FolderAudit(top / "logs", top / "output")
     audit.read(BATCH_BYTES, 3)
-    assert len(read_result(top / "output").findings) > 1
+    # Both faults are in what was read: the rest of the logs is for the tests that read on.
+    assert read_result(top / "output").findings.keys() >= {"one-leader-per-epoch", "leader-epoch-by-one"}
     leave_checkpoint(top / "output")
     return top
 
@@ -132,7 +133,7 @@ def test_rows_that_other_rules_see_otherwise_are_written_and_withdrawn(
 
 def test_damaged_state_of_partitions_is_made_anew(output: Path) -> None:
     known, folder = rows_that_hold(output), OutputFolder(output)
-    first, *_ = commit_of(output).partitions
+    first = min(bucket for bucket, state in commit_of(output).partitions.items() if any(state.runs.values()))
     shutil.rmtree(output / "state" / first)
     with pytest.raises(OutputError, match=f"state/{first}/.*run 'klamm audit rebuild --output {output}'"):
         folder.check()
