@@ -284,6 +284,7 @@ async def soak(options: argparse.Namespace, missing: Mapping[Capability, str]) -
     audits = SparkAudits(options.output, described_commit())
     say(f"{audits.commit}, seed {options.seed}, {options.minutes:g} minutes, {folder}")
     async with running(folder, missing, audits.commit, SHAPE) as runner:
+        runner.expected.flaps = True
         await runner.until_healthy(time.monotonic(), RECOVERED_S)
         async with AdminClient(runner.cluster.bootstrap, timeout_ms=15_000) as client:
             done = Soak(runner, client, options.seed)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from audit.chains.incarnations import CLOCK_WENT_BACK
 from audit.report.report import AuditResult
 from audit.rules.clock_differences import CLOCK_DIFFERS
+from audit.rules.durations import LEADER_FLAPPING
 from cluster.model.exit_codes import ExitCode
 from cluster.process.local_cluster import ZOOKEEPER
 from state_log.chain import SEQUENCE_GAP
@@ -53,7 +54,8 @@ def heads_of(cluster: ChaosCluster) -> Path:
 
 def _rules_of(expected: Expected) -> list[str]:
     of_clocks = [CLOCK_DIFFERS, CLOCK_WENT_BACK] if expected.wrong_clocks else []
-    return [*of_clocks, SEQUENCE_GAP] if expected.unlogged else of_clocks
+    of_gaps = [SEQUENCE_GAP] if expected.unlogged else []
+    return [*of_clocks, *of_gaps, *([LEADER_FLAPPING] if expected.flaps else [])]
 
 
 class SparkAudits:

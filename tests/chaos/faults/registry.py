@@ -29,12 +29,14 @@ class Expected:
     """What an audit must find after faults of a cluster, and that is therefore no failure of a round.
 
     `unlogged`: processes whose state-change log could not be written, which leaves a gap. `wrong_clocks`: processes
-    whose clock was wrong for a while. `was_restored`: ZooKeeper was, so that epochs were used twice.
+    whose clock was wrong for a while. `was_restored`: ZooKeeper was, so that epochs were used twice. `flaps`: there
+    are so many faults that leaders change more often than is normal.
     """
 
     unlogged: set[str] = field(default_factory=set)
     wrong_clocks: set[str] = field(default_factory=set)
     was_restored: bool = False
+    flaps: bool = False
 
 
 @dataclass
