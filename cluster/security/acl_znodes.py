@@ -30,7 +30,7 @@ _OPERATIONS: Final = {operation.lower(): operation for operation in Operation}
 _PERMISSIONS: Final = {permission.lower(): permission for permission in Permission}
 
 
-class UnsupportedVersionError(ConfigError):
+class UnsupportedAclVersionError(ConfigError):
     """The znode says another version: the rules that were known of it before stay, as in Kafka."""
 
 
@@ -80,14 +80,14 @@ class ReadRules(Struct, frozen=True):
 def decode_rules(data: bytes) -> ReadRules:
     """Read rules as Kafka does: malformed JSON has none, and an entry that is unknown has no effect beside the others.
 
-    Raises UnsupportedVersionError.
+    Raises UnsupportedAclVersionError.
     """
     try:
         version = msgspec.json.decode(data, type=dict[str, Any]).get("version")
         if version is not None and version != VERSION:
-            raise UnsupportedVersionError([f"version {version!r}: only {VERSION} is known"])
+            raise UnsupportedAclVersionError([f"version {version!r}: only {VERSION} is known"])
         znode = msgspec.json.decode(data, type=_Znode)
-    except UnsupportedVersionError:
+    except UnsupportedAclVersionError:
         raise
     except DECODE_ERRORS as error:
         return ReadRules(frozenset(), (f"malformed, so it has no rules: {error}",))

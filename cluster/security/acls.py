@@ -99,7 +99,7 @@ RulesByPattern = Mapping[Pattern, frozenset[AccessRule]]
 class Authorizer(Struct, frozen=True):
     """Decides what is allowed.
 
-    `allow_unlisted`: whether everybody may do everything to a resource for which there is no rule at all
+    `allow_unlisted`: whether everyone may do everything to a resource for which there is no rule at all
     (`allow.everyone.if.no.acl.found`).
     """
 

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.model.errors import ConfigError
 from cluster.security.acl_znodes import (
-    UnsupportedVersionError,
+    UnsupportedAclVersionError,
     decode_notice,
     decode_rules,
     encode_notice,
@@ -98,7 +98,7 @@ def test_malformed_rules_are_none_and_an_unknown_entry_has_no_effect() -> None:
     read = decode_rules(mixed)
     assert read.rules == {AccessRule(ALICE, Operation.READ)}
     assert len(read.problems) == 3
-    with pytest.raises(UnsupportedVersionError, match="version 2: only 1 is known"):
+    with pytest.raises(UnsupportedAclVersionError, match="version 2: only 1 is known"):
         decode_rules(b'{"version":2,"acls":[]}')
 
 
