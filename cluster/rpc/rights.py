@@ -4,10 +4,9 @@ One place for the gRPC ports and for the listeners of Kafka's clients. What each
 `cluster.security.operations`. Source: Kafka KafkaApis, AuthHelper; AclAuthorizer for the lines of the log.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from functools import cache, partial
+from functools import cache
 from shlex import quote
 from typing import Any, Final, Protocol
 
@@ -15,6 +14,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
+from cluster.aio.slices import in_slices
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.printable import printable
@@ -22,11 +22,18 @@ from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.methods import METHOD_OF_REQUEST
 from cluster.rpc.refusals import results_in
 from cluster.security.acls import Authorizer, ResourceType
-from cluster.security.judgement import CLUSTER, Caller, DeniedItem, Judgement, Resource, judge, may_be_shown
+from cluster.security.authorization import (
+    CLUSTER,
+    Caller,
+    NamedResource,
+    Resource,
+    authorize,
+    may_be_shown,
+    resource_of,
+)
 from cluster.security.operations import CODE_OF_DENIAL, REQUIREMENTS, Requirement
 
 _NAMED_IN_LOG: Final = 5
-_LONG: Final = 1_000
 _NAME_MAX: Final = 249
 _log = structlog.stdlib.get_logger("kafka.authorizer.logger")
 
@@ -56,38 +63,54 @@ class AuthorizedHandler:
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Handle a request. Raises ApiError if it is refused as a whole; between nodes the response has the error."""
-        name = request_name(request)
-        caller = Caller(context.identity, self._rules.authorizer)
-        judging = partial(judge, REQUIREMENTS[name], request, caller, self._topic_of)
-        judged = await asyncio.to_thread(judging) if _is_long(request) else judging()
-        if judged.is_refused:
-            self._report(name, judged, caller, [CLUSTER])
-            return _refusal(judged, caller, request)
-        if not judged.denied:
-            _log.debug("Allowed", **_described(name, judged, caller))
+        asked = _Asked(request, Caller(context.identity, self._rules.authorizer))
+        if asked.authorization.is_refused:
+            self._report(asked, [CLUSTER])
+            return _refusal(asked)
+        denied = await self._denied_items(asked)
+        if not denied:
+            _log.debug("Allowed", **asked.described())
             response = await self._handler.handle(context, request)
         else:
-            self._report(name, judged, caller, [item.resource for item in judged.denied])
-            response = await self._handle_rest(context, request, judged, caller)
-        if not judged.filters:
+            self._report(asked, [item.resource for item in denied.values()])
+            response = await self._handle_rest(context, asked, denied)
+        if not asked.authorization.filters:
             return response
         if METHOD_OF_REQUEST[type(request)].streams:
-            return self._filter_each(judged.requirement, response, context)
-        return _filtered(judged.requirement, response, caller)
+            return self._filter_each(asked.requirement, response, context)
+        return _filtered(asked.requirement, response, asked.caller)
 
-    async def _handle_rest(self, context: RequestContext, request: Any, judged: Judgement, caller: Caller) -> Any:
+    async def _denied_items(self, asked: "_Asked") -> dict[int, NamedResource]:
+        """The resources of the items that are denied, by the positions of these."""
+        requirement, caller = asked.requirement, asked.caller
+        # A request names few topics with many partitions each.
+        known: dict[Resource, bool] = {}
+        denied: dict[int, NamedResource] = {}
+        async for position, item in in_slices(enumerate(asked.authorization.items)):
+            named = resource_of(requirement, item, self._topic_of)
+            if named is None:
+                continue
+            if named.resource not in known:
+                assert requirement.operation is not None, "what needs no right has no items to authorise"
+                known[named.resource] = caller.may(requirement.operation, named.resource)
+            if not known[named.resource]:
+                denied[position] = named
+        return denied
+
+    async def _handle_rest(self, context: RequestContext, asked: "_Asked", denied: Mapping[int, NamedResource]) -> Any:
         """Have the items handled that are not denied, and add an error for each of the others."""
-        listed, _, _ = judged.requirement.items.partition(".")
-        denied = {item.position for item in judged.denied}
-        items = getattr(request, listed)
+        listed, _, _ = asked.requirement.items.partition(".")
+        items = asked.authorization.items
         rest = tuple(item for position, item in enumerate(items) if position not in denied)
-        kind: Any = type(request)
+        kind: Any = type(asked.request)
         if rest or not _can_be_empty(kind):
-            response = await self._handler.handle(context, replace(request, **{listed: rest}))
+            response = await self._handler.handle(context, replace(asked.request, **{listed: rest}))
         else:
             response = _empty(kind)
+        errors = {
+            position: _error(items[position], named, asked) async for position, named in in_slices(denied.items())
+        }
         field, _ = _results(kind)
-        errors = {item.position: _error(items[item.position], item, request, judged, caller) for item in judged.denied}
         return replace(response, **{field: _merged(getattr(response, field), errors, len(items))})
 
     async def _filter_each(
@@ -98,11 +121,41 @@ class AuthorizedHandler:
                 # The rules may have changed since the stream began.
                 yield _filtered(requirement, response, Caller(context.identity, self._rules.authorizer))
 
-    def _report(self, name: str, judged: Judgement, caller: Caller, resources: Sequence[Resource]) -> None:
+    def _report(self, asked: "_Asked", resources: Sequence[Resource]) -> None:
         self._denials.mark()
         names = list(dict.fromkeys(f"{resource.type}:LITERAL:{_shown_name(resource)}" for resource in resources))
         more = {"more": len(names) - _NAMED_IN_LOG} if len(names) > _NAMED_IN_LOG else {}
-        _log.info("Denied", **_described(name, judged, caller), resources=names[:_NAMED_IN_LOG], **more)
+        _log.info("Denied", **asked.described(), resources=names[:_NAMED_IN_LOG], **more)
+
+
+class _Asked:
+    """One request, with what the rights of its caller say of it."""
+
+    def __init__(self, request: Any, caller: Caller) -> None:
+        self.request, self.caller = request, caller
+        self.authorization = authorize(REQUIREMENTS[request_name(request)], request, caller)
+        self.requirement = self.authorization.requirement
+
+    def described(self) -> dict[str, Any]:
+        """The fields of its line in the log."""
+        identity = self.caller.identity
+        described = {
+            "principal": str(identity.principal),
+            "host": identity.host,
+            "operation": str(self.requirement.operation or "none"),
+            "request": request_name(self.request),
+        }
+        return described if identity.node is None else {**described, "certificate": str(identity.node)}
+
+
+def guarded(
+    handler: RequestHandler,
+    rules: KnownRules | None,
+    metrics: Metrics,
+    topic_of: Callable[[Any], str | None] = lambda _: None,
+) -> RequestHandler:
+    """The handler behind an AuthorizedHandler; the handler itself without rules."""
+    return handler if rules is None else AuthorizedHandler(handler, rules, metrics, topic_of)
 
 
 def request_name(request: Any) -> str:
@@ -110,28 +163,11 @@ def request_name(request: Any) -> str:
     return type(request).__name__.removesuffix("Request")
 
 
-def _is_long(request: Any) -> bool:
-    """Whether a list of the request is so long that others must not wait while it is judged."""
-    listed, _, _ = REQUIREMENTS[request_name(request)].items.partition(".")
-    return bool(listed) and len(getattr(request, listed) or ()) > _LONG
-
-
-def _described(name: str, judged: Judgement, caller: Caller) -> dict[str, Any]:
-    identity = caller.identity
-    described = {
-        "principal": str(identity.principal),
-        "host": identity.host,
-        "operation": str(judged.requirement.operation or "none"),
-        "request": name,
-    }
-    return described if identity.node is None else {**described, "certificate": str(identity.node)}
-
-
-def _refusal(judged: Judgement, caller: Caller, request: Any) -> Any:
+def _refusal(asked: _Asked) -> Any:
     """The response that refuses a request between nodes. Raises ApiError for all others."""
-    error = ApiError(CODE_OF_DENIAL[ResourceType.CLUSTER], _why(judged, caller, CLUSTER, request))
-    method = METHOD_OF_REQUEST.get(type(request))
-    if judged.requirement.sender is None or method is None:
+    error = ApiError(CODE_OF_DENIAL[ResourceType.CLUSTER], _why(asked, CLUSTER))
+    method = METHOD_OF_REQUEST.get(type(asked.request))
+    if asked.requirement.sender is None or method is None:
         raise error
     response: Any = method.response_type
     if {field.name for field in fields(response) if field.required} != {"error_code"}:
@@ -144,10 +180,10 @@ def _shown_name(resource: Resource) -> str:
     return printable(resource.name[:_NAME_MAX])
 
 
-def _why(judged: Judgement, caller: Caller, resource: Resource, request: Any = None) -> str:
-    requirement, identity = judged.requirement, caller.identity
+def _why(asked: _Asked, resource: Resource) -> str:
+    requirement, identity = asked.requirement, asked.caller.identity
     if requirement.sender is not None and identity.node is not None:
-        sent_id = getattr(request, requirement.sender_id, None)
+        sent_id = getattr(asked.request, requirement.sender_id, None)
         sender = requirement.sender if sent_id is None else f"{requirement.sender} {sent_id}"
         return f"only {sender} may send this, and the certificate of the caller names {identity.node}"
     name = _shown_name(resource)
@@ -190,20 +226,20 @@ def _empty(kind: Any) -> Any:
 
 
 def _merged(results: Sequence[Any], errors: Mapping[int, Any], count: int) -> tuple[Any, ...]:
-    """All results in the order of the items; errors come last where the handler has not one result for each item."""
+    """Put all results into the order of the items; errors come last where there is not one result for each item."""
     if len(results) + len(errors) != count:
         return (*results, *errors.values())
     handled = iter(results)
     return tuple(errors[position] if position in errors else next(handled) for position in range(count))
 
 
-def _error(item: Any, denied: DeniedItem, request: Any, judged: Judgement, caller: Caller) -> Struct:
+def _error(item: Any, denied: NamedResource, asked: _Asked) -> Struct:
     """The result of a denied item, which names what the item names."""
-    kind: Any = type(request)
+    kind: Any = type(asked.request)
     _, result = _results(kind)
     values: dict[str, Any] = {"error_code": CODE_OF_DENIAL[denied.resource.type]}
     if "error_message" in result.__struct_fields__:
-        values["error_message"] = _why(judged, caller, denied.resource) if denied.is_named else "not authorised"
+        values["error_message"] = _why(asked, denied.resource) if denied.is_named else "not authorised"
     for field in fields(result):
         if field.required and field.name not in values:
             is_name = isinstance(item, str) and field.name == "name"

@@ -144,7 +144,7 @@ class Authorizer(Struct, frozen=True, dict=True):
 
     @cached_property
     def _prefix_lengths(self) -> frozenset[int]:
-        """The lengths of prefixes in the rules. Only these are looked up, however long a name is that a caller sends."""
+        """The lengths of prefixes in the rules. Only these are looked up, however long the name of a caller is."""
         return frozenset(len(pattern.name) for pattern in self.rules if pattern.type is PatternType.PREFIXED)
 
     def _patterns(

@@ -1,6 +1,6 @@
 """The table of rights: what each request needs, of which resources, and what becomes of what is denied.
 
-It names requests, and the fields that name resources, as `cluster.requests` does. Requests are judged by it
+It names requests, and the fields that name resources, as `cluster.requests` does. Requests are authorised by it
 (`cluster.rpc.rights`), and docs/security-requests.md is made from it. Source: Kafka KafkaApis, AclAuthorizer.
 """
 

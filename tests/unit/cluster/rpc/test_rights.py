@@ -378,7 +378,7 @@ async def test_a_request_for_all_topics_shows_those_that_may_be_seen(request_for
     assert [(topic.name, topic.error_code) for topic in response.topics] == [(SHOWN, ErrorCode.NONE)]
 
 
-async def test_a_topic_that_is_named_by_id_is_judged_by_its_name_and_does_not_get_it_told() -> None:
+async def test_a_topic_that_is_named_by_id_is_authorised_by_its_name_and_keeps_it_hidden() -> None:
     unknown = TopicId("C" * 21 + "Q")
     request = topics.DeleteTopicsRequest(tuple(topics.TopicToDelete(topic_id=id_) for id_ in (ID_OF_HIDDEN, unknown)))
     response = await handled(request, READ_ORDERS, topic_of={ID_OF_HIDDEN: HIDDEN}.get)
@@ -421,7 +421,7 @@ async def test_the_error_says_what_an_administrator_can_do() -> None:
         await handled(REQUESTS["Shutdown"], NONE)
 
 
-async def test_a_long_request_is_judged_completely() -> None:
+async def test_a_long_request_is_authorised_completely() -> None:
     names = tuple(SHOWN if number % 3 else f"{HIDDEN}{number}" for number in range(5_000))
     response = await handled(data.MetadataRequest(names), READ_ORDERS)
     assert [topic.name for topic in response.topics] == list(names)

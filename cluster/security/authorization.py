@@ -1,6 +1,6 @@
-"""Judges one request by the table of rights: whether it is refused, which of its items are, and what may be shown."""
+"""Authorises one request by the table of rights: as a whole, or by the items that name resources."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -50,48 +50,63 @@ class Caller(Struct, frozen=True):
         return node.role is requirement.sender and own_id
 
 
-class DeniedItem(NamedTuple):
-    """The position of an item in its list, and its resource. `is_named`: whether the item has the name of it, and not
-    an id by which the caller does not know the name.
+class NamedResource(NamedTuple):
+    """The resource of an item. `is_named`: whether the item has the name of it, and not an id by which the caller does
+    not know the name.
     """
 
-    position: int
     resource: Resource
     is_named: bool = True
 
 
-class Judgement(Struct, frozen=True):
-    """`is_refused`: the request as a whole. Otherwise `denied` has the items that are to be left out of it.
+class Authorization(Struct, frozen=True):
+    """What the rights of a caller say of a request. `is_refused`: it is refused as a whole.
 
     `requirement`: what was needed, which for a follower differs from what its request needs of clients.
-    `filters`: whether the response may show what the caller may not see.
+    `items`: those that are to be authorised one by one. `filters`: whether the response may show what the caller may
+    not see.
     """
 
     requirement: Requirement
     is_refused: bool = False
-    denied: tuple[DeniedItem, ...] = ()
+    items: Sequence[Any] = ()
     filters: bool = False
 
 
-def judge(requirement: Requirement, request: Any, caller: Caller, topic_of: Callable[[Any], str | None]) -> Judgement:
-    """Judge a request. `topic_of`: the name of the topic with an id, None if it is not known."""
+def authorize(requirement: Requirement, request: Any, caller: Caller) -> Authorization:
+    """Authorise a request, but for the items that name resources of their own."""
     if requirement.follower_id and getattr(request, requirement.follower_id) >= 0:
         requirement = FROM_FOLLOWER
     if requirement.operation is None:
-        return Judgement(requirement)
+        return Authorization(requirement)
     listed, _, _ = requirement.items.partition(".")
-    if requirement.shown and (not listed or getattr(request, listed) is None):
-        return Judgement(requirement, filters=True)
+    items = getattr(request, listed) if listed else None
+    if requirement.shown and items is None:
+        return Authorization(requirement, filters=True)
     if requirement.sender is not None:
-        return Judgement(requirement, is_refused=not caller.may_send(requirement, request))
-    if not requirement.items:
+        return Authorization(requirement, is_refused=not caller.may_send(requirement, request))
+    if items is None:
         allowed = caller.may(requirement.operation, CLUSTER) or (
             requirement.somewhere is not None and caller.may_somewhere(*requirement.somewhere)
         )
-        return Judgement(requirement, is_refused=not allowed)
-    if requirement.on_cluster and caller.may(requirement.operation, CLUSTER):
-        return Judgement(requirement)
-    return Judgement(requirement, denied=tuple(_denied_items(requirement, request, caller, topic_of)))
+        return Authorization(requirement, is_refused=not allowed)
+    is_enough = requirement.on_cluster and caller.may(requirement.operation, CLUSTER)
+    return Authorization(requirement, items=() if is_enough else items)
+
+
+def resource_of(requirement: Requirement, item: Any, topic_of: Callable[[Any], str | None]) -> NamedResource | None:
+    """The resource that an item names. `topic_of`: the name of the topic with an id; None for an id that nobody has."""
+    kind = requirement.resource_type
+    if requirement.types:
+        kind = requirement.type_of(getattr(item, requirement.types))
+    if kind is ResourceType.CLUSTER:
+        return NamedResource(CLUSTER)
+    _, _, field = requirement.items.partition(".")
+    name = getattr(item, field) if field else item
+    if name is not None:
+        return NamedResource(Resource(kind, name))
+    found = topic_of(item.topic_id)
+    return None if found is None else NamedResource(Resource(kind, found), is_named=False)
 
 
 def may_be_shown(requirement: Requirement, item: Any, caller: Caller) -> bool:
@@ -100,31 +115,3 @@ def may_be_shown(requirement: Requirement, item: Any, caller: Caller) -> bool:
     name = getattr(item, field)
     assert requirement.operation is not None, "what needs no right is not filtered"
     return not name or caller.may(requirement.operation, Resource(requirement.resource_type, name))
-
-
-def _denied_items(
-    requirement: Requirement, request: Any, caller: Caller, topic_of: Callable[[Any], str | None]
-) -> Iterator[DeniedItem]:
-    listed, _, field = requirement.items.partition(".")
-    assert requirement.operation is not None, "what needs no right is not judged"
-    # A request names few topics with many partitions each.
-    known: dict[Resource, bool] = {}
-    for position, item in enumerate(getattr(request, listed)):
-        name = getattr(item, field) if field else item
-        resource = _resource(requirement, item, topic_of(item.topic_id) if name is None else name)
-        if resource is None:
-            continue
-        if resource not in known:
-            known[resource] = caller.may(requirement.operation, resource)
-        if not known[resource]:
-            yield DeniedItem(position, resource, is_named=name is not None)
-
-
-def _resource(requirement: Requirement, item: Any, name: str | None) -> Resource | None:
-    """The resource that an item names; None for a topic id that nobody has."""
-    kind = requirement.resource_type
-    if requirement.types:
-        kind = requirement.type_of(getattr(item, requirement.types))
-    if kind is ResourceType.CLUSTER:
-        return CLUSTER
-    return None if name is None else Resource(kind, name)
