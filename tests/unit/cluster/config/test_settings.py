@@ -102,6 +102,7 @@ DEFAULTS: dict[str, Any] = {
     "zookeeper.ssl.client.enable": False,
     "zookeeper.ssl.endpoint.identification.algorithm": "https",
     "zookeeper.ssl.crl.enable": False,
+    "ssl.principal.mapping.rules": "DEFAULT",
     "zookeeper.ssl.ocsp.enable": False,
 }
 OTHER_DEFAULTS = {
