@@ -24,7 +24,7 @@ from cluster.rpc.refusals import results_in
 from cluster.security.acls import Authorizer, ResourceType
 from cluster.security.authorization import (
     CLUSTER,
-    Caller,
+    CallerRights,
     NamedResource,
     Resource,
     authorize,
@@ -63,7 +63,7 @@ class AuthorizedHandler:
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Handle a request. Raises ApiError if it is refused as a whole; between nodes the response has the error."""
-        asked = _Asked(request, Caller(context.identity, self._rules.authorizer))
+        asked = _Asked(request, CallerRights(context.identity, self._rules.authorizer))
         if asked.authorization.is_refused:
             self._report(asked, [CLUSTER])
             return _refusal(asked)
@@ -119,7 +119,7 @@ class AuthorizedHandler:
         async with aclosing(responses):
             async for response in responses:
                 # The rules may have changed since the stream began.
-                yield _filtered(requirement, response, Caller(context.identity, self._rules.authorizer))
+                yield _filtered(requirement, response, CallerRights(context.identity, self._rules.authorizer))
 
     def _report(self, asked: "_Asked", resources: Sequence[Resource]) -> None:
         self._denials.mark()
@@ -131,7 +131,7 @@ class AuthorizedHandler:
 class _Asked:
     """One request, with what the rights of its caller say of it."""
 
-    def __init__(self, request: Any, caller: Caller) -> None:
+    def __init__(self, request: Any, caller: CallerRights) -> None:
         self.request, self.caller = request, caller
         self.authorization = authorize(REQUIREMENTS[request_name(request)], request, caller)
         self.requirement = self.authorization.requirement
@@ -198,7 +198,7 @@ def _why(asked: _Asked, resource: Resource) -> str:
     )
 
 
-def _filtered(requirement: Requirement, response: Any, caller: Caller) -> Any:
+def _filtered(requirement: Requirement, response: Any, caller: CallerRights) -> Any:
     """The response without what the caller may not see."""
     listed, _, _ = requirement.shown.partition(".")
     items = getattr(response, listed)

@@ -23,7 +23,7 @@ class Resource(NamedTuple):
 CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-class Caller(Struct, frozen=True):
+class CallerRights(Struct, frozen=True):
     """Who asks, and the rules that hold at this moment."""
 
     identity: Identity
@@ -73,7 +73,7 @@ class Authorization(Struct, frozen=True):
     filters: bool = False
 
 
-def authorize(requirement: Requirement, request: Any, caller: Caller) -> Authorization:
+def authorize(requirement: Requirement, request: Any, caller: CallerRights) -> Authorization:
     """Authorise a request, but for the items that name resources of their own."""
     if requirement.follower_id and getattr(request, requirement.follower_id) >= 0:
         requirement = FROM_FOLLOWER
@@ -109,7 +109,7 @@ def resource_of(requirement: Requirement, item: Any, topic_of: Callable[[Any], s
     return None if found is None else NamedResource(Resource(kind, found), is_named=False)
 
 
-def may_be_shown(requirement: Requirement, item: Any, caller: Caller) -> bool:
+def may_be_shown(requirement: Requirement, item: Any, caller: CallerRights) -> bool:
     """Whether an item of a response may be shown; one without a name is of no resource."""
     _, _, field = requirement.shown.partition(".")
     name = getattr(item, field)
