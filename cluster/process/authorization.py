@@ -46,7 +46,7 @@ async def load_access_rules(
 
 
 def authorizer_maker(settings: Settings) -> Callable[[RulesByPattern], Authorizer]:
-    """What decides by rules under these settings."""
+    """The maker of the authorizer under these settings, from rules."""
     return partial(
         Authorizer,
         super_users=parse_super_users(settings.super_users),

@@ -107,6 +107,9 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "PlanFeatureUpdates": _DESCRIBE_CLUSTER,
     "PlanClusterRecovery": _DESCRIBE_CLUSTER,
     "RecoverCluster": _ALTER_CLUSTER,
+    "CreateAcls": _ALTER_CLUSTER,
+    "DescribeAcls": _DESCRIBE_CLUSTER,
+    "DeleteAcls": _ALTER_CLUSTER,
     "Watch": _of_topics(Operation.DESCRIBE, shown="events.topic"),
     "AlterUserScramCredentials": _ALTER_CLUSTER,
     # From controllers to brokers.

@@ -124,12 +124,12 @@ class AccessRules:
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
-        """What has no effect in the znodes, by their path."""
+        """The texts about what has no effect in znodes, by their path."""
         return {path_of(pattern): problems for pattern, problems in self._problems.items()}
 
     @property
     def stale_ms(self) -> int:
-        """For how long changes may have been missed; 0 while ZooKeeper is connected and everything was read."""
+        """The time in which changes may have been missed; 0 while ZooKeeper is connected and everything was read."""
         since = self._unheard_since_ms
         return 0 if since is None else max(0, self._clock.now_ms() - since)
 

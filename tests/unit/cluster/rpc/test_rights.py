@@ -9,7 +9,7 @@ import pytest
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import BrokerId, ControllerId, TopicId
 from cluster.model.errors import ApiError, ErrorCode
-from cluster.requests import agents, configs, control, data, topics
+from cluster.requests import acls, agents, configs, control, data, topics
 from cluster.requests.cluster import (
     AcknowledgeDamageRequest,
     ClusterEvent,
@@ -75,6 +75,8 @@ ALTER_CLUSTER = {
     "ElectLeaders",
     "UpdateFeatures",
     "RecoverCluster",
+    "CreateAcls",
+    "DeleteAcls",
     "Shutdown",
     "AcknowledgeDamage",
     "AlterReplicaLogDirs",
@@ -106,6 +108,9 @@ REQUESTS: dict[str, Any] = {
     ),
     "DeleteRecords": data.DeleteRecordsRequest(0, tuple(data.DeleteRecordsPartition(t, 0, 1) for t in _TWO)),
     "Metadata": data.MetadataRequest(_TWO),
+    "CreateAcls": acls.CreateAclsRequest(()),
+    "DescribeAcls": acls.DescribeAclsRequest(1, 1, 1),
+    "DeleteAcls": acls.DeleteAclsRequest(()),
     "AlterPartitionReassignments": AlterPartitionReassignmentsRequest(()),
     "UpdateFeatures": configs.UpdateFeaturesRequest(()),
     "PlanFeatureUpdates": configs.PlanFeatureUpdatesRequest(()),
