@@ -1,14 +1,11 @@
 """Settings of the authorizer, under Kafka's names: whether requests are decided, and who may do everything."""
 
-from typing import Final
-
 from pydantic import field_validator
 
 from cluster.config.setting_keys import Keys
 from cluster.model.errors import ConfigError
+from cluster.security.acls import ACL_AUTHORIZER
 from cluster.security.principals import parse_super_users
-
-ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 
 
 class AuthorizerKeys(Keys):

@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from cluster.security.principals import EVERY_USER, Principal
 
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+"""The name under which settings ask for these decisions."""
 ANY_HOST: Final = "*"
 EVERY_NAME: Final = "*"
 """As the name of a literal pattern: every resource of the type. In a prefixed pattern it is only a character."""
