@@ -35,6 +35,7 @@ from cluster.metrics.registry import Metrics
 from cluster.metrics.server import serve_metrics
 from cluster.model.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
 from cluster.model.errors import MalformedZnodeError, StartupError, ZooKeeperError
+from cluster.process.authorization import load_access_rules
 from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
@@ -45,7 +46,9 @@ from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.external_listener import ExternalListener
 from cluster.rpc.process_servers import channel_security, serve_listeners
+from cluster.rpc.rights import guarded
 from cluster.rpc.serving import Listener, RpcServer
+from cluster.zookeeper.access_rules import AccessRules
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from cluster.zookeeper.registrations import registered_endpoints
@@ -89,6 +92,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         workers = ThreadWorkers(_VALIDATION_THREADS)
         cleanup.callback(workers.close)
+        rules = await load_access_rules(config, metrics, tls.zookeeper, cleanup)
         client = GrpcClusterClient(settings, channel_security(tls))
         cleanup.push_async_callback(client.close)
         dependencies = AgentDependencies(
@@ -117,7 +121,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
             own = Broker(broker_id, (), config.rack, klamm_version=version("klamm"))
             agent = health.agent = Agent(own, dependencies, tasks)
-            await _serve(config, agent, dependencies, connections, tls=tls, stop=stop, tasks=tasks)
+            await _serve(config, agent, dependencies, connections, tls=tls, rules=rules, stop=stop, tasks=tasks)
 
 
 def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
@@ -159,6 +163,7 @@ async def _serve(
     connections: int,
     *,
     tls: ProcessTls,
+    rules: AccessRules | None,
     stop: asyncio.Event,
     tasks: TaskSet,
 ) -> None:
@@ -173,10 +178,11 @@ async def _serve(
     limits = AdmissionLimits.from_settings(config.settings, connections, has_external=has_external)
     admission = Admission(limits, metrics, node.recognize)
     addresses_of = partial(registered_endpoints, dependencies.zookeeper)
-    external = ExternalListener(node, config.settings.listener_names, addresses_of)
+    handler = guarded(node, rules, metrics)
+    external = ExternalListener(handler, config.settings.listener_names, addresses_of)
 
     async def serve(listener: Listener) -> RpcServer:
-        return await serve_broker_agent(listener, external if listener.is_external else node, metrics, admission)
+        return await serve_broker_agent(listener, external if listener.is_external else handler, metrics, admission)
 
     try:
         servers = await serve_listeners(config, serve, tls)

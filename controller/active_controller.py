@@ -34,7 +34,7 @@ from controller.mutation_quotas import MutationQuota, MutationQuotas
 from controller.ports import BrokerQueries, RequestChannels, ZooKeeperReads
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
-from controller.stores import AuxiliaryStore, ConfigStore, RecoveryStore
+from controller.stores import AccessListStore, AuxiliaryStore, ConfigStore, RecoveryStore
 from controller.topic_calls import TopicCalls
 from state_log.record import Cause, StateChange, StateChangeSink
 
@@ -148,6 +148,7 @@ class ActiveController:
         self.store = ControllerStore(zookeeper, fenced)
         self.admin_requests = AdminRequests(zookeeper, fenced)
         self.configs = ConfigStore(zookeeper, fenced)
+        self.access_lists = AccessListStore(zookeeper, fenced)
         self.unfenced = AuxiliaryStore(zookeeper)
         self.left_replicas = LeftReplicaStore(zookeeper, fenced, self.store.malformed, context.epoch)
         self.recovery = RecoveryStore(zookeeper, fenced, context.epoch_zk_version)

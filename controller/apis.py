@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from cluster.model.errors import ErrorCode
-from cluster.requests import agents, configs, reassignments, topics
+from cluster.requests import acls, agents, configs, reassignments, topics
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
 from cluster.requests.recovery import PlanClusterRecoveryRequest, RecoverClusterRequest
@@ -19,6 +19,7 @@ from controller.controller_state import ControllerState as State
 from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.brokers.damaged_replicas import report_damaged_replicas
 from controller.handlers.brokers.producer_ids import allocate_producer_ids
+from controller.handlers.configs.access_lists import create_acls, delete_acls, describe_acls
 from controller.handlers.configs.features import describe_features, update_features
 from controller.handlers.configs.requests import alter_configs, describe_configs
 from controller.handlers.configs.user_credentials import alter_user_scram_credentials
@@ -152,6 +153,9 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ControllerApi[Any, Any](
         RecoverClusterRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, recover_cluster, gather=ask_brokers
     ),
+    _mutation(acls.CreateAclsRequest, create_acls),
+    ControllerApi(acls.DescribeAclsRequest, *_PRIVILEGED_QUERY, describe_acls),
+    _mutation(acls.DeleteAclsRequest, delete_acls),
     ControllerApi(DescribeFindingsRequest, *_PRIVILEGED_QUERY, describe_findings),
     # Of Kafka's clients only: klamm's agents authenticate nobody by passwords.
     _mutation(AlterUserScramCredentialsRequest, alter_user_scram_credentials),

@@ -23,6 +23,7 @@ from cluster.model.errors import (
     ZooKeeperAuthenticationError,
     ZooKeeperUnreachableError,
 )
+from cluster.process.authorization import load_access_rules
 from cluster.process.descriptors import DescriptorPlan, plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
@@ -34,6 +35,7 @@ from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.external_listener import ExternalListener
 from cluster.rpc.process_servers import channel_security, serve_listeners
+from cluster.rpc.rights import guarded
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.registrations import registered_endpoints
 from controller.adapters.grpc_server import serve_controller
@@ -71,6 +73,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
+        rules = await load_access_rules(config, metrics, tls.zookeeper, cleanup)
         servers = await serve_listeners(config, serve, tls)
         cleanup.push_async_callback(servers.stop)
         opened = await open_broker_client(
@@ -93,7 +96,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             address, close_metrics = serve_metrics(metrics, config.metrics_listen, health, tls=of_port)
             cleanup.callback(close_metrics)
             _log.info("Metrics endpoint started", address=address)
-        entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))
+        node = ControllerNode(controller, zookeeper, state_log_apis(state_changes), rules)
+        entrance.open(guarded(node, rules, metrics, node.topic_of))
         addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
         _log.info("Controller started", **addresses, zookeeper=config.zookeeper)
         try:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from cluster.config.authorizer_keys import AuthorizerKeys
 from cluster.config.connection_overrides import connection_overrides
 from cluster.config.kafka_settings import KafkaKeys
 from cluster.config.setting_keys import Keys
@@ -423,7 +424,9 @@ class _KlammKeys(Keys):
     """What a broker decompresses at a time, all batches together; one batch always fits."""
 
 
-class Settings(KafkaKeys, _KlammKeys, _LogKeys, _QuotaKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
+class Settings(
+    AuthorizerKeys, KafkaKeys, _KlammKeys, _LogKeys, _QuotaKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys
+):
     """All settings, validated; see the groups above."""
 
     @property

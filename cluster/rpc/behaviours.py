@@ -22,9 +22,9 @@ from cluster.rpc import large_messages
 from cluster.rpc.admission import Admission, AdmittedCall
 from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind, kind_of
+from cluster.rpc.callers import Callers
 from cluster.rpc.methods import REPLICA_FETCH, Method
 from cluster.rpc.status import status_of
-from cluster.rpc.transport_security import peer_certificate
 
 PRINCIPAL_HEADER: Final = "klamm-principal"
 """The caller's claimed identity; not verified, and without effect under TLS."""
@@ -53,10 +53,10 @@ class Behaviours:
         *,
         listener: str,
         is_control: bool,
-        is_secured: bool = False,
+        callers: Callers,
     ) -> None:
         self._handler, self._admission = handler, admission
-        self._listener, self._is_control, self._is_secured = listener, is_control, is_secured
+        self._listener, self._is_control, self._callers = listener, is_control, callers
         self._metrics = RequestMetrics(metrics)
 
     def handler_of(self, method: Method) -> Any:
@@ -120,7 +120,7 @@ class Behaviours:
 
     async def _receive(self, method: Method, call: ServicerContext) -> tuple[RequestContext, AdmittedCall, bytes]:
         try:
-            context = request_context(call, self._listener, is_secured=self._is_secured)
+            context = request_context(call, self._listener, self._callers)
             admitted, data = await admit_and_receive(self._admission, self._kind_of(method), call)
         except ApiError as error:
             self._metrics.errors(method.name, error.code).mark()
@@ -169,10 +169,10 @@ async def abort(call: ServicerContext, error: ClusterError) -> NoReturn:
     raise AssertionError("abort raises")
 
 
-def request_context(call: ServicerContext, listener: str, *, is_secured: bool) -> RequestContext:
-    """Read the caller's data from the call's metadata and deadline, and at a listener with TLS from its certificate.
+def request_context(call: ServicerContext, listener: str, callers: Callers) -> RequestContext:
+    """Read who calls, from what is verified, and the rest of the caller's data from the call's metadata and deadline.
 
-    Raises ApiError for a header that is too long.
+    Raises ApiError for a header that is too long, and for a certificate that is no identity.
     """
     headers = {str(key): value for key, value in call.invocation_metadata() or ()}
     for name in (PRINCIPAL_HEADER, REQUEST_ID_HEADER, CLIENT_ID_HEADER):
@@ -184,17 +184,16 @@ def request_context(call: ServicerContext, listener: str, *, is_secured: bool) -
                 value=f"{str(headers[name])[:20]}…",
             )
     remaining_s = call.time_remaining()
-    # Of each call: a proxy and the library's own pools make a connection no one's in particular.
-    certificate = peer_certificate(call.auth_context()) if is_secured else None
-    claimed = _ANONYMOUS if is_secured else str(headers.get(PRINCIPAL_HEADER, _ANONYMOUS))
+    identity, certificate = callers.identify(call.peer(), call.auth_context())
     return RequestContext(
         peer=call.peer(),
-        principal=claimed if certificate is None else f"User:{certificate.subject}",
+        principal=str(identity.principal if callers.is_secured else headers.get(PRINCIPAL_HEADER, _ANONYMOUS)),
         timeout_ms=None if remaining_s is None else max(0, int(remaining_s * 1000)),
         request_id=str(headers.get(REQUEST_ID_HEADER, "")),
         listener=listener,
         client_id=str(headers.get(CLIENT_ID_HEADER, "")),
         certificate=certificate,
+        identity=identity,
     )
 
 

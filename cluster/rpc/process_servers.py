@@ -7,6 +7,7 @@ import structlog
 from msgspec.structs import replace
 
 from cluster.config.config import NodeConfig, host_and_port
+from cluster.config.settings import Settings
 from cluster.model.broker import Endpoint
 from cluster.model.listeners import EXTERNAL_LISTENER, is_loopback
 from cluster.process.tls import ProcessTls
@@ -42,13 +43,17 @@ async def serve_listeners(
         listeners.append(Listener(config.external_listen, EXTERNAL_LISTENER, largest, is_external=True))
     servers: list[RpcServer] = []
     try:
-        for listener in (replace(one, tls=tls.of_listener(one.name)) for one in listeners):
+        for listener in (_secured(one, config.settings, tls) for one in listeners):
             servers.append(await serve(listener))  # noqa: PERF401 - if a later one fails, these are stopped.
     except BaseException:
         for server in servers:
             await server.stop(0)
         raise
     return ProcessServers(servers[0], servers[1:], config.endpoints(*(server.port for server in servers)))
+
+
+def _secured(listener: Listener, settings: Settings, tls: ProcessTls) -> Listener:
+    return replace(listener, tls=tls.of_listener(listener.name), mapping=settings.mapping_of(listener.name))
 
 
 def _warn_if_exposed(config: NodeConfig) -> None:

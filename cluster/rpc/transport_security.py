@@ -15,7 +15,6 @@ from cluster.tls.live import ListenerTls, LiveMaterial
 from cluster.tls.material import Material, why_refused
 
 _SSL = "SSL"
-_SUBJECT_LENGTH_MAX = 256
 
 
 def server_credentials(tls: ListenerTls) -> grpc.ServerCredentials:
@@ -52,7 +51,7 @@ def peer_certificate(authenticated: Mapping[str, Iterable[bytes]]) -> PeerCertif
     if subject is None:
         return None
     uris = tuple(uri.decode(errors="replace") for uri in authenticated.get("peer_uri", ()))
-    return PeerCertificate(subject.decode(errors="replace")[:_SUBJECT_LENGTH_MAX], uris)
+    return PeerCertificate(subject.decode(errors="replace"), uris)
 
 
 class ChannelSecurity:

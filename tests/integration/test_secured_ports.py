@@ -16,7 +16,7 @@ import pytest
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Endpoint
-from cluster.model.errors import PeerUnreachableError
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.context import PeerCertificate
 from cluster.rpc.behaviours import PRINCIPAL_HEADER
@@ -24,6 +24,9 @@ from cluster.rpc.client import RpcClient
 from cluster.rpc.methods import METHOD_OF_REQUEST, encode_request
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.rpc.transport_security import ChannelSecurity
+from cluster.security.identities import Identity, NodeName, NodeRole
+from cluster.security.mapping import parse_mapping_rules
+from cluster.security.principals import Principal
 from cluster.tls.live import ListenerTls, LiveMaterial
 from cluster.tls.material import load_material
 from cluster.tls.settings import TlsSettings
@@ -157,7 +160,9 @@ async def test_a_listener_may_take_clients_without_certificates(made: Authoritie
     async with calling(security(made, None)) as client:
         await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
         await server.stop(0)
-    assert (handler.asked[0][0].principal, handler.asked[0][0].certificate) == ("ANONYMOUS", None)
+    context = handler.asked[0][0]
+    assert (context.principal, context.certificate) == ("User:ANONYMOUS", None)
+    assert context.identity == Identity(host="127.0.0.1")
 
 
 async def test_the_certificate_says_who_calls_and_the_header_does_not(made: Authorities) -> None:
@@ -171,6 +176,19 @@ async def test_the_certificate_says_who_calls_and_the_header_does_not(made: Auth
     context, _ = handler.asked[0]
     assert context.certificate == PeerCertificate("CN=alice", ("klamm://broker/7",))
     assert context.principal == "User:CN=alice"
+    assert context.identity == Identity(Principal("User", "CN=alice"), "127.0.0.1", NodeName(NodeRole.BROKER, 7))
+
+
+async def test_a_certificate_that_no_rule_is_for_is_refused_with_the_setting(made: Authorities) -> None:
+    tls = ListenerTls(made.live(made.node, made.ours.authority), requires_certificates=True, max_age_ms=YEAR_MS)
+    handler = Scripted(lambda _: DESCRIPTION)
+    mapping = parse_mapping_rules("RULE:CN=(bob)/$1/")
+    server = await serve_controller(Listener("127.0.0.1:0", tls=tls, mapping=mapping), handler, Metrics())
+    async with calling(security(made, made.client)) as client:
+        with pytest.raises(ApiError, match="none of ssl.principal.mapping.rules is for .*'CN=alice'") as refused:
+            await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
+        await server.stop(0)
+    assert (refused.value.code, handler.asked) == (ErrorCode.SASL_AUTHENTICATION_FAILED, [])
 
 
 async def test_the_registration_of_a_peer_decides_only_where_no_listener_says_so(made: Authorities) -> None:

@@ -39,6 +39,8 @@ CAUSES = {
     "UpdateFeatures": ("UpdateFeaturesReceived", ControllerState.UPDATE_FEATURES),
     "AlterUserScramCredentials": ("AlterUserScramCredentialsReceived", ControllerState.IDLE),
     "RecoverCluster": ("RecoverClusterReceived", ControllerState.IDLE),
+    "CreateAcls": ("CreateAclsReceived", ControllerState.IDLE),
+    "DeleteAcls": ("DeleteAclsReceived", ControllerState.IDLE),
 }
 """What the state-change log and the metrics call the requests that are no mere queries."""
 

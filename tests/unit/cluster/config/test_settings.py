@@ -18,6 +18,9 @@ DEFAULTS: dict[str, Any] = {
     "zookeeper.connection.timeout.ms": 18_000,
     "zookeeper.max.in.flight.requests": 10,
     "zookeeper.set.acl": False,
+    "authorizer.class.name": "",
+    "super.users": "",
+    "allow.everyone.if.no.acl.found": False,
     "zookeeper.sasl.clientconfig": "Client",
     "controller.socket.timeout.ms": 30_000,
     "request.timeout.ms": 30_000,
@@ -99,6 +102,7 @@ DEFAULTS: dict[str, Any] = {
     "zookeeper.ssl.client.enable": False,
     "zookeeper.ssl.endpoint.identification.algorithm": "https",
     "zookeeper.ssl.crl.enable": False,
+    "ssl.principal.mapping.rules": "DEFAULT",
     "zookeeper.ssl.ocsp.enable": False,
 }
 OTHER_DEFAULTS = {
@@ -210,3 +214,19 @@ def test_each_cleaner_has_memory_for_keys_and_records_may_be_compacted_before_th
     for key in ("log_cleaner_io_buffer_load_factor", "log_cleaner_io_max_bytes_per_second"):
         with pytest.raises(ValueError, match="greater than 0"):
             Settings(**{key: 0})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        (
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "must be kafka.security.authorizer.AclAuthorizer, or empty for none",
+        ),
+        ("super.users", "User:alice,bob;carol", "principal 'carol': is not Type:name"),
+    ],
+)
+def test_the_authorizer_is_kafkas_and_super_users_are_principals(key: str, value: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        Settings.model_validate({key: value})
