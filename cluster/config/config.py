@@ -34,7 +34,7 @@ from cluster.config.listener_addresses import (
     named_listeners,
     without_listener,
 )
-from cluster.config.listener_security import PLAINTEXT, security_errors, security_protocol_of
+from cluster.config.listener_security import GRPC_LISTENERS, security_errors, security_name, security_protocol_of
 from cluster.config.setting_types import INT32_MAX
 from cluster.config.settings import Settings
 from cluster.config.tls_keys import OF_LISTENERS
@@ -193,11 +193,8 @@ class NodeConfig(BaseModel):
         return *inside, _endpoint(*where, external_port, EXTERNAL_LISTENER, protocol(EXTERNAL_LISTENER))
 
     def security_protocol(self, listener: str) -> str:
-        """PLAINTEXT or SSL: whether a listener of this process has TLS. Where brokers are of Apache Kafka, the settings
-        of listeners are those of the Kafka listeners, and gRPC has none.
-        """
-        is_kafka = self.settings.klamm_broker_protocol == "kafka"
-        return PLAINTEXT if is_kafka else security_protocol_of(self.settings, listener)
+        """PLAINTEXT or SSL: whether a gRPC listener of this process has TLS."""
+        return security_protocol_of(self.settings, security_name(self.settings, listener))
 
 
 def _endpoint(host: str, port: int, bound_port: int, listener: str, protocol: str) -> Endpoint:
@@ -332,11 +329,10 @@ def read_credentials(settings: Settings) -> Credentials | None:
 def _insecure(config: NodeConfig) -> list[str]:
     """Errors of TLS at the ports of this process, and to ZooKeeper."""
     settings, errors = config.settings, []
-    if settings.klamm_broker_protocol == "klamm":
-        names = named_listeners(
-            settings, has_external=config.external_listen is not None, has_metrics=config.metrics_listen is not None
-        )
-        errors += security_errors(settings, names)
+    names = named_listeners(
+        settings, has_external=config.external_listen is not None, has_metrics=config.metrics_listen is not None
+    )
+    errors += security_errors(settings, [security_name(settings, name) for name in names])
     if (tls := settings.zookeeper_tls) is not None:
         try:
             load_material(tls)
@@ -366,7 +362,11 @@ def _unusable_for_kafka(config: NodeConfig) -> list[str]:
             'settings."klamm.kafka.listeners": needs klamm.broker.protocol = "kafka"; no other brokers use them'
         ]
         return needless if listeners else []
-    errors: list[str] = []
+    errors = [
+        f'settings."klamm.kafka.listeners": {one.name}: is the name of a gRPC listener; give another'
+        for one in listeners
+        if one.name in GRPC_LISTENERS
+    ]
     if not listeners:
         given = settings.klamm_kafka_listeners
         what = "is missing" if given is None else shown(given)

@@ -8,15 +8,19 @@ from functools import partial
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from cluster.aio.tasks import TaskSet
 from cluster.config.connection_overrides import connection_overrides
 from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.settings import Settings
+from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.model.errors import ClusterError, StartupError
 from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.tls.live import LiveContexts
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
+from controller.adapters.kafka.handshakes import Handshakes
 from controller.adapters.kafka.served_connection import ClientAddress, ServerLimits
 from controller.adapters.kafka.session import KafkaServices, KafkaSession
 from controller.adapters.kafka.wire_server import KafkaServer
@@ -47,8 +51,9 @@ async def serve_kafka(
     limits: AdmissionLimits,
     tasks: TaskSet,
     services: KafkaServices,
+    metrics: Metrics,
     *,
-    tls: Mapping[str, ssl.SSLContext] = {},
+    tls: Mapping[str, LiveContexts] = {},
 ) -> KafkaServers:
     """Serve at each listener. Raises StartupError if an address cannot be bound, or an override names an unknown host.
 
@@ -58,14 +63,23 @@ async def serve_kafka(
     overrides = await _by_address(connection_overrides(settings.max_connections_per_ip_overrides))
     table = ConnectionTable(ConnectionBounds(limits.max_kafka_connections, settings.max_connections_per_ip, overrides))
     hosts = BrokerHosts(services.brokers.registered, table, tasks)
+    handshakes = Handshakes(metrics)
     servers: list[KafkaServer] = []
     endpoints: list[Endpoint] = []
     try:
         for listener in listeners:
             own_tls = tls[listener.name] if listener.security_protocol == "SSL" else None
-            is_authenticated = own_tls is not None and own_tls.verify_mode is ssl.CERT_REQUIRED
+            is_authenticated = own_tls is not None and own_tls.current().verify_mode is ssl.CERT_REQUIRED
             opened = partial(_open, services, listener.name, is_authenticated)
-            server = KafkaServer(opened, bounds, tasks, table, on_filling=hosts.look, on_freed=services.memory.freed)
+            server = KafkaServer(
+                opened,
+                bounds if own_tls is None else replace(bounds, age_s=settings.klamm_tls_connection_max_age_ms / 1000),
+                tasks,
+                table,
+                handshakes=handshakes,
+                on_filling=hosts.look,
+                on_freed=services.memory.freed,
+            )
             endpoints.append(listener.endpoint(await server.start(listener.host, listener.port, tls=own_tls)))
             servers.append(server)
     except BaseException:

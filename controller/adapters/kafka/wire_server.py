@@ -4,16 +4,17 @@ import asyncio
 import errno
 import select
 import socket
-import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from cluster.aio.tasks import TaskSet
 from cluster.kafka_wire.frames import FrameMemory
 from cluster.model.errors import StartupError
+from cluster.tls.live import LiveContexts
 from controller.adapters.kafka.connection_table import ConnectionPlace, ConnectionTable
+from controller.adapters.kafka.handshakes import Handshakes
 from controller.adapters.kafka.served_connection import (
     ORDINARY_ENDS,
     ClientAddress,
@@ -36,7 +37,8 @@ _PAUSE_S: Final = 0.05
 class KafkaServer:
     """The listener. `open_handler` is called for each connection that is let in; `tasks`: those of its connections.
 
-    `table`: their places, with those of other listeners of the process. `on_filling`: called for each new connection
+    `table`: their places, with those of other listeners of the process; so `handshakes`, which only those with TLS
+    need. `on_filling`: called for each new connection
     while it may soon matter which hosts `table` knows as those of brokers. `on_freed`: told about how many bytes a
     connection had, when it has ended.
     """
@@ -48,6 +50,7 @@ class KafkaServer:
         tasks: TaskSet,
         table: ConnectionTable,
         *,
+        handshakes: Handshakes | None = None,
         on_filling: Callable[[], None] = lambda: None,
         on_freed: Callable[[int], None] = lambda _: None,
     ) -> None:
@@ -55,7 +58,8 @@ class KafkaServer:
         self._table, self._on_filling, self._on_freed = table, on_filling, on_freed
         self._memory = FrameMemory(limits.memory_bytes_max)
         self._connections: dict[ServedConnection, asyncio.Task[None]] = {}
-        self._tls: ssl.SSLContext | None = None
+        self._handshakes = handshakes
+        self._tls: LiveContexts | None = None
         self._accepting: asyncio.Task[None] | None = None
 
     @property
@@ -63,7 +67,7 @@ class KafkaServer:
         """The number of connected clients."""
         return len(self._connections)
 
-    async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
+    async def start(self, host: str, port: int, *, tls: LiveContexts | None = None) -> int:
         """Listen at one address; returns the port, a free one for 0. No host: all addresses of this machine.
 
         Raises StartupError if the address cannot be bound.
@@ -151,9 +155,10 @@ class KafkaServer:
         try:
             loop, reader = asyncio.get_running_loop(), ClientReader(_STREAM_BYTES)
             protocol = asyncio.StreamReaderProtocol(reader)
-            timeout_s: dict[str, Any] = {} if self._tls is None else {"ssl_handshake_timeout": self._limits.setup_s}
-            # Not checked: uvloop's transports are not of asyncio's classes.
-            transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls, **timeout_s)
+            if self._tls is None:
+                transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted)
+            else:
+                transport = await self._shake_hands(self._tls, accepted, protocol, connection.peer)
             writer = asyncio.StreamWriter(transport, protocol, reader, loop)
             await connection.serve(reader, writer, self._open_handler(connection.peer))
         except ORDINARY_ENDS as error:
@@ -166,6 +171,21 @@ class KafkaServer:
             else:
                 # It closes the socket; closed beneath it, uvloop ends the process.
                 transport.abort()
+
+    async def _shake_hands(
+        self, tls: LiveContexts, accepted: socket.socket, protocol: asyncio.Protocol, peer: ClientAddress
+    ) -> asyncio.Transport:
+        """Set up TLS within its time. Raises OSError."""
+        loop, handshakes, timeout_s = asyncio.get_running_loop(), self._handshakes, self._limits.setup_s
+        assert handshakes is not None, "whoever opens a listener with TLS gives its handshakes"
+        try:
+            async with asyncio.timeout(timeout_s), handshakes.turn(accepted):
+                # Not checked: uvloop's transports are not of asyncio's classes.
+                transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=tls.current())
+        except OSError as error:
+            handshakes.failed(peer.host, error, timeout_s)
+            raise
+        return transport
 
 
 def _cancel(task: asyncio.Task[None]) -> None:
