@@ -25,7 +25,7 @@ _MAP: Final = "listener.security.protocol.map"
 
 
 def security_name(settings: Settings, listener: str) -> str:
-    """What settings of security call a gRPC listener of this process, or the port for metrics.
+    """The name in settings of security of a gRPC listener of this process, or of the port for metrics.
 
     Where brokers are of Apache Kafka, the name of a broker's listener is that of a Kafka listener, so the gRPC
     listeners, which are registered by the same names, have others there.

@@ -20,16 +20,16 @@ class ProcessTls:
     Raises ConfigError if files cannot be used.
     """
 
-    def __init__(self, config: NodeConfig, metrics: Metrics | None = None) -> None:
+    def __init__(self, config: NodeConfig, metrics: Metrics) -> None:
         self._config, self._materials = config, dict[TlsSettings, LiveMaterial]()
         self._uses: dict[str, LiveMaterial] = {}
         settings = config.settings
         is_klamm = settings.klamm_broker_protocol == "klamm"
         self.peers = self._load("peers", peer_tls_of(settings) if is_klamm else None)
         self.zookeeper = self._load("zookeeper", settings.zookeeper_tls)
-        if metrics is not None:
-            metrics.readings(_DOMAIN, _TYPE, "DaysLeft", self._days_left)
-            metrics.readings(_DOMAIN, _TYPE, "RejectedFiles", self._rejected)
+        self._metrics = metrics
+        metrics.readings(_DOMAIN, _TYPE, "DaysLeft", self._days_left)
+        metrics.readings(_DOMAIN, _TYPE, "RejectedFiles", self._rejected)
 
     def of_listener(self, name: str) -> ListenerTls | None:
         """TLS of a gRPC listener of this process, or of the port for metrics; None for plaintext."""
@@ -39,7 +39,9 @@ class ProcessTls:
         material = self._load(called.lower(), found)
         if found is None or material is None:
             return None
-        return ListenerTls(material, found.client_auth == "required", settings.klamm_tls_connection_max_age_ms)
+        begun = self._metrics.meter(_DOMAIN, "Handshakes", "Begun", listener=called)
+        max_age_ms = settings.klamm_tls_connection_max_age_ms
+        return ListenerTls(material, found.client_auth == "required", max_age_ms, begun.mark)
 
     def of_kafka(self) -> KafkaTls:
         """TLS with which a controller governs brokers of Apache Kafka. Raises ConfigError."""

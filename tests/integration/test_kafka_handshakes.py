@@ -71,14 +71,14 @@ class Port:
         issuer.issue("next").rename(self.node)
 
     def refused(self) -> int:
-        return self.metrics.meter("kafka.server", "socket-server-metrics", "failed-authentication-total").count
+        return self.metrics.meter("klamm.tls", "Handshakes", "Failed", listener="SSL").count
 
     @asynccontextmanager
     async def open(self, limits: ServerLimits = LIMITS, at_once: int = 8) -> AsyncIterator["Port"]:
         async with TaskSet() as tasks:
-            handshakes = Handshakes(self.metrics, at_once)
-            server = KafkaServer(self.peer.open, limits, tasks, places(), handshakes=handshakes)
-            self.port = await server.start("127.0.0.1", 0, tls=self.tls.listening["SSL"])
+            handshakes = Handshakes("SSL", self.tls.listening["SSL"], asyncio.Semaphore(at_once), self.metrics)
+            server = KafkaServer(self.peer.open, limits, tasks, places())
+            self.port = await server.start("127.0.0.1", 0, tls=handshakes)
             try:
                 yield self
             finally:
@@ -183,7 +183,7 @@ async def test_files_that_cannot_be_used_leave_the_listener_as_it_was(port: Port
         assert any(material.rejected for material in port.materials)
 
 
-async def test_a_connection_lives_no_longer_than_its_age(port: Port) -> None:
+async def test_an_idle_connection_is_closed_at_its_age(port: Port) -> None:
     async with port.open(replace(LIMITS, age_s=0.2)):
         connection = await port.ask(port.client)
         await eventually(lambda: not connection.is_open)

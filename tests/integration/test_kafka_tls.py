@@ -20,17 +20,16 @@ from cluster.kafka_wire.messages.brokers import ControlledShutdownResponse as Sh
 from cluster.kafka_wire.messages.configs import DescribeAclsResponse
 from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
 from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
-from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, Endpoint
 from cluster.model.errors import ConfigError, ErrorCode, PeerUnreachableError
 from cluster.requests.agents import ControlledShutdownResponse
 from cluster.requests.control import UpdateMetadataResponse
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
-from controller.adapters.kafka.handshakes import Handshakes
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.wire_server import KafkaServer
 from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPDATE
+from tests.kafka.handshakes import shaking_hands
 from tests.kafka.peers import LIMITS, KafkaPeer, kafka_listener, places
 from tests.processes.certificates import PASSWORD, Certificates, make_certificates
 from tests.processes.scripted_servers import Scripted
@@ -64,8 +63,8 @@ async def test_brokers_see_the_certificate_of_the_controller_and_what_is_passed_
     tls = contexts(certificates)
     peer = KafkaPeer({ApiKey.UPDATE_METADATA: lambda _: UpdateMetadataAnswer()})
     async with TaskSet() as tasks:
-        server = KafkaServer(peer.open, LIMITS, tasks, places(), handshakes=Handshakes(Metrics()))
-        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
+        server = KafkaServer(peer.open, LIMITS, tasks, places())
+        port = await server.start("127.0.0.1", 0, tls=shaking_hands(tls.listening["PLAINTEXT"]))
         endpoint = Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL")
         broker = replace(CONTROLLER, endpoints=(endpoint,))
         client = KafkaBrokerClient(SETTINGS, "klamm-1001", CONTROLLER, tls.to_brokers, Authorizers())
@@ -101,8 +100,8 @@ async def test_the_certificate_of_the_controller_is_shown_for_clients_that_had_t
     acls = DescribeAclsResponse(error_code=ErrorCode.NONE if has_authorizer else ErrorCode.SECURITY_DISABLED)
     peer = KafkaPeer({ApiKey.METADATA: lambda _: MetadataResponse(), ApiKey.DESCRIBE_ACLS: lambda _: acls})
     async with TaskSet() as tasks:
-        server = KafkaServer(peer.open, LIMITS, tasks, places(), handshakes=Handshakes(Metrics()))
-        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
+        server = KafkaServer(peer.open, LIMITS, tasks, places())
+        port = await server.start("127.0.0.1", 0, tls=shaking_hands(tls.listening["PLAINTEXT"]))
         broker = replace(CONTROLLER, endpoints=(Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL"),))
         listening = contexts(certificates, ssl_client_auth=client_auth)
         async with kafka_listener(Scripted(lambda _: None), [broker], listening) as servers:
@@ -130,8 +129,8 @@ async def test_what_brokers_ask_is_taken_with_a_certificate_where_brokers_demand
     tls = contexts(certificates, ssl_client_auth=of_brokers)
     handler = Scripted(lambda _: ControlledShutdownResponse(ErrorCode.NONE, ()))
     async with TaskSet() as tasks:
-        server = KafkaServer(KafkaPeer({}).open, LIMITS, tasks, places(), handshakes=Handshakes(Metrics()))
-        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
+        server = KafkaServer(KafkaPeer({}).open, LIMITS, tasks, places())
+        port = await server.start("127.0.0.1", 0, tls=shaking_hands(tls.listening["PLAINTEXT"]))
         broker = replace(CONTROLLER, endpoints=(Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL"),))
         listening = contexts(certificates, ssl_client_auth=of_klamm)
         async with kafka_listener(handler, [broker], listening) as servers:
@@ -153,8 +152,8 @@ async def test_a_broker_without_a_trusted_certificate_is_not_sent_anything(certi
     tls = contexts(certificates, ssl_truststore_location=None, ssl_client_auth="none")
     peer = KafkaPeer({})
     async with TaskSet() as tasks:
-        server = KafkaServer(peer.open, LIMITS, tasks, places(), handshakes=Handshakes(Metrics()))
-        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
+        server = KafkaServer(peer.open, LIMITS, tasks, places())
+        port = await server.start("127.0.0.1", 0, tls=shaking_hands(tls.listening["PLAINTEXT"]))
         with pytest.raises(PeerUnreachableError, match="certificate"):
             await KafkaConnection.open(
                 Endpoint("127.0.0.1", port), client_id="c", timeout_s=10, tls=tls.to_brokers.current()

@@ -14,14 +14,17 @@ import grpc
 import pytest
 
 from broker_agent.adapters.grpc_server import serve_broker_agent
+from cluster.config.config import load_config
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Endpoint
 from cluster.model.errors import PeerUnreachableError
+from cluster.process.tls import ProcessTls
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.context import PeerCertificate
 from cluster.rpc.behaviours import PRINCIPAL_HEADER
 from cluster.rpc.client import RpcClient
 from cluster.rpc.methods import METHOD_OF_REQUEST, encode_request
+from cluster.rpc.process_servers import serve_listeners
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.rpc.transport_security import ChannelSecurity
 from cluster.tls.live import ListenerTls, LiveMaterial
@@ -148,6 +151,39 @@ async def test_a_client_under_tls_says_that_a_port_does_not_speak_it(made: Autho
     async with serving("agent, clients", None) as (server, _), calling(security(made, made.client)) as client:
         with pytest.raises(PeerUnreachableError, match="it does not speak TLS"):
             await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
+
+
+@pytest.mark.parametrize("keystore", ["client", "stranger"])
+async def test_a_controller_of_kafka_brokers_has_tls_at_its_grpc_ports(made: Authorities, keystore: str) -> None:
+    """Handshakes are counted there, whoever begins them: the library says no more."""
+    settings = {
+        "klamm.broker.protocol": "kafka",
+        "klamm.kafka.listeners": "PLAINTEXT://127.0.0.1:19092",
+        "listener.security.protocol.map": "GRPC:SSL,GRPC_CONTROL:SSL,PLAINTEXT:PLAINTEXT",
+        "ssl.keystore.location": str(made.node),
+        "ssl.truststore.location": str(made.ours.authority),
+        "ssl.client.auth": "required",
+    }
+    where = {"zookeeper": "z:1", "listen": "127.0.0.1:0", "data": str(made.ours.folder)}
+    config, metrics = load_config(None, {"id": 1001, **where, "settings": settings}), Metrics()
+    handler, tls = Scripted(lambda _: DESCRIPTION), ProcessTls(config, metrics)
+
+    async def serve(listener: Listener) -> RpcServer:
+        return await serve_controller(listener, handler, metrics)
+
+    servers = await serve_listeners(config, serve, tls)
+    async with calling(security(made, getattr(made, keystore))) as client:
+        for end in servers.endpoints:
+            call = client.call(end.address, DescribeClusterRequest(), TIMEOUT_MS)
+            if keystore == "client":
+                await call
+            else:
+                with pytest.raises(PeerUnreachableError):
+                    await call
+    await servers.stop(0)
+    assert {end.security_protocol for end in servers.endpoints} == {"SSL"}
+    for name in ("GRPC", "GRPC_CONTROL"):
+        assert metrics.meter("klamm.tls", "Handshakes", "Begun", listener=name).count > 0
 
 
 async def test_a_listener_may_take_clients_without_certificates(made: Authorities) -> None:

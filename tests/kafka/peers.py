@@ -48,6 +48,7 @@ LIMITS = ServerLimits(
     idle_s=60,
     transfer_s=10,
     setup_s=10,
+    age_s=3600,
 )
 Answer = Callable[[Any], Message]
 

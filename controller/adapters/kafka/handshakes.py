@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from cluster.metrics.registry import Metrics
+from cluster.tls.live import LiveContexts
 
 AT_ONCE: Final = 8
 """Handshakes that have a turn at the same time: about 20 ms of the event loop."""
@@ -36,15 +37,19 @@ _log = structlog.stdlib.get_logger()
 
 
 class Handshakes:
-    """Gives turns to the handshakes of all Kafka listeners of a process, and records those that failed."""
+    """Gives turns to the handshakes of a listener, and records those that failed.
 
-    def __init__(self, metrics: Metrics, at_once: int = AT_ONCE) -> None:
-        self._turns = asyncio.Semaphore(at_once)
-        self._failed = metrics.meter("kafka.server", "socket-server-metrics", "failed-authentication-total")
+    `contexts`: what they are made with. `turns`: a place for each of the handshakes that all listeners of the process
+    make at the same time.
+    """
+
+    def __init__(self, listener: str, contexts: LiveContexts, turns: asyncio.Semaphore, metrics: Metrics) -> None:
+        self._contexts, self._turns = contexts, turns
+        self._failed = metrics.meter("klamm.tls", "Handshakes", "Failed", listener=listener)
 
     @asynccontextmanager
-    async def turn(self, client: socket.socket) -> AsyncIterator[None]:
-        """Wait until the client has sent something and few others shake hands; within it, shake hands.
+    async def turn(self, client: socket.socket) -> AsyncIterator[ssl.SSLContext]:
+        """Wait until the client has sent something and few others shake hands; within it, shake hands by this context.
 
         `client`: not blocking, and without a transport. Raises OSError, and IncompleteReadError if it only left, as
         those do who look whether the port is open.
@@ -54,7 +59,7 @@ class Handshakes:
         turn = _Turn(self._turns)
         late = asyncio.get_running_loop().call_later(TURN_S_MAX, turn.end)
         try:
-            yield
+            yield self._contexts.current()
         finally:
             late.cancel()
             turn.end()

@@ -65,9 +65,9 @@ class ServerLimits(Struct, frozen=True):
     """`klamm.request.transfer.timeout.ms`: for a request to arrive, and for its answer to be taken."""
     setup_s: float
     """`socket.connection.setup.timeout.ms`: for TLS to be set up."""
-    age_s: float = inf
-    """`klamm.tls.connection.max.age.ms`: an idle connection is closed after this time. Its client makes another, in
-    whose handshake an expired certificate is refused.
+    age_s: float
+    """`klamm.tls.connection.max.age.ms`: an idle connection with TLS is closed after this time. Its client makes
+    another, in whose handshake an expired certificate is refused.
     """
 
 
@@ -97,11 +97,13 @@ class ServedConnection:
         memory: FrameMemory,
         table: ConnectionTable,
         place: ConnectionPlace,
+        *,
+        has_tls: bool,
     ) -> None:
         self.peer, self.has_begun = peer, False
         self._limits, self._memory = limits, memory
         self._table, self._place = table, place
-        self._ends_at = place.opened_s + limits.age_s * uniform(*_AGES)
+        self._ends_at = place.opened_s + limits.age_s * uniform(*_AGES) if has_tls else inf
 
     @property
     def is_working(self) -> bool:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Final
 
 import structlog
-from msgspec.structs import replace
 
 from cluster.aio.tasks import TaskSet
 from cluster.config.connection_overrides import connection_overrides
@@ -20,7 +19,7 @@ from cluster.model.errors import ClusterError, StartupError
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.tls.live import LiveContexts
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
-from controller.adapters.kafka.handshakes import Handshakes
+from controller.adapters.kafka.handshakes import AT_ONCE, Handshakes
 from controller.adapters.kafka.served_connection import ClientAddress, ServerLimits
 from controller.adapters.kafka.session import KafkaServices, KafkaSession
 from controller.adapters.kafka.wire_server import KafkaServer
@@ -63,7 +62,7 @@ async def serve_kafka(
     overrides = await _by_address(connection_overrides(settings.max_connections_per_ip_overrides))
     table = ConnectionTable(ConnectionBounds(limits.max_kafka_connections, settings.max_connections_per_ip, overrides))
     hosts = BrokerHosts(services.brokers.registered, table, tasks)
-    handshakes = Handshakes(metrics)
+    turns = asyncio.Semaphore(AT_ONCE)
     servers: list[KafkaServer] = []
     endpoints: list[Endpoint] = []
     try:
@@ -71,16 +70,9 @@ async def serve_kafka(
             own_tls = tls[listener.name] if listener.security_protocol == "SSL" else None
             is_authenticated = own_tls is not None and own_tls.current().verify_mode is ssl.CERT_REQUIRED
             opened = partial(_open, services, listener.name, is_authenticated)
-            server = KafkaServer(
-                opened,
-                bounds if own_tls is None else replace(bounds, age_s=settings.klamm_tls_connection_max_age_ms / 1000),
-                tasks,
-                table,
-                handshakes=handshakes,
-                on_filling=hosts.look,
-                on_freed=services.memory.freed,
-            )
-            endpoints.append(listener.endpoint(await server.start(listener.host, listener.port, tls=own_tls)))
+            server = KafkaServer(opened, bounds, tasks, table, on_filling=hosts.look, on_freed=services.memory.freed)
+            handshakes = None if own_tls is None else Handshakes(listener.name, own_tls, turns, metrics)
+            endpoints.append(listener.endpoint(await server.start(listener.host, listener.port, tls=handshakes)))
             servers.append(server)
     except BaseException:
         for server in servers:
@@ -117,6 +109,7 @@ def _limits(settings: Settings) -> ServerLimits:
         idle_s=settings.connections_max_idle_ms / 1000,
         transfer_s=settings.klamm_request_transfer_timeout_ms / 1000,
         setup_s=settings.socket_connection_setup_timeout_ms / 1000,
+        age_s=settings.klamm_tls_connection_max_age_ms / 1000,
     )
 
 

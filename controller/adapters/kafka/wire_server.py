@@ -12,7 +12,6 @@ import structlog
 from cluster.aio.tasks import TaskSet
 from cluster.kafka_wire.frames import FrameMemory
 from cluster.model.errors import StartupError
-from cluster.tls.live import LiveContexts
 from controller.adapters.kafka.connection_table import ConnectionPlace, ConnectionTable
 from controller.adapters.kafka.handshakes import Handshakes
 from controller.adapters.kafka.served_connection import (
@@ -37,8 +36,7 @@ _PAUSE_S: Final = 0.05
 class KafkaServer:
     """The listener. `open_handler` is called for each connection that is let in; `tasks`: those of its connections.
 
-    `table`: their places, with those of other listeners of the process; so `handshakes`, which only those with TLS
-    need. `on_filling`: called for each new connection
+    `table`: their places, with those of other listeners of the process. `on_filling`: called for each new connection
     while it may soon matter which hosts `table` knows as those of brokers. `on_freed`: told about how many bytes a
     connection had, when it has ended.
     """
@@ -50,7 +48,6 @@ class KafkaServer:
         tasks: TaskSet,
         table: ConnectionTable,
         *,
-        handshakes: Handshakes | None = None,
         on_filling: Callable[[], None] = lambda: None,
         on_freed: Callable[[int], None] = lambda _: None,
     ) -> None:
@@ -58,8 +55,7 @@ class KafkaServer:
         self._table, self._on_filling, self._on_freed = table, on_filling, on_freed
         self._memory = FrameMemory(limits.memory_bytes_max)
         self._connections: dict[ServedConnection, asyncio.Task[None]] = {}
-        self._handshakes = handshakes
-        self._tls: LiveContexts | None = None
+        self._tls: Handshakes | None = None
         self._accepting: asyncio.Task[None] | None = None
 
     @property
@@ -67,7 +63,7 @@ class KafkaServer:
         """The number of connected clients."""
         return len(self._connections)
 
-    async def start(self, host: str, port: int, *, tls: LiveContexts | None = None) -> int:
+    async def start(self, host: str, port: int, *, tls: Handshakes | None = None) -> int:
         """Listen at one address; returns the port, a free one for 0. No host: all addresses of this machine.
 
         Raises StartupError if the address cannot be bound.
@@ -133,7 +129,8 @@ class KafkaServer:
         if closed is place:
             accepted.close()
             return
-        connection = ServedConnection(peer, self._limits, self._memory, self._table, place)
+        has_tls = self._tls is not None
+        connection = ServedConnection(peer, self._limits, self._memory, self._table, place, has_tls=has_tls)
         task = self._tasks.start(self._serve(connection, accepted), name=f"Kafka connection of {peer}")
         self._connections[connection] = task
         task.add_done_callback(lambda _: self._forget(connection, place, accepted))
@@ -173,17 +170,16 @@ class KafkaServer:
                 transport.abort()
 
     async def _shake_hands(
-        self, tls: LiveContexts, accepted: socket.socket, protocol: asyncio.Protocol, peer: ClientAddress
+        self, tls: Handshakes, accepted: socket.socket, protocol: asyncio.Protocol, peer: ClientAddress
     ) -> asyncio.Transport:
         """Set up TLS within its time. Raises OSError."""
-        loop, handshakes, timeout_s = asyncio.get_running_loop(), self._handshakes, self._limits.setup_s
-        assert handshakes is not None, "whoever opens a listener with TLS gives its handshakes"
+        loop, timeout_s = asyncio.get_running_loop(), self._limits.setup_s
         try:
-            async with asyncio.timeout(timeout_s), handshakes.turn(accepted):
+            async with asyncio.timeout(timeout_s), tls.turn(accepted) as context:
                 # Not checked: uvloop's transports are not of asyncio's classes.
-                transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=tls.current())
+                transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=context)
         except OSError as error:
-            handshakes.failed(peer.host, error, timeout_s)
+            tls.failed(peer.host, error, timeout_s)
             raise
         return transport
 
