@@ -51,7 +51,7 @@ from cluster.zookeeper.login import Credentials, Scheme, parse_login
 
 LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
 _PORT: Final = Number("port", 0, bounds.PORT.maximum, bounds.PORT.source)
-_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
+_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, or asked for by the operator.
 _DEFAULT_ZOOKEEPER_PORT: Final = 2181
 _SECRETS: Final = ("ssl.key.password", "ssl.keystore.key", "ssl.keystore.password", "ssl.truststore.password")
 """How the keys of settings end whose values are not shown."""

@@ -241,7 +241,7 @@ def serve_metrics(
     GCCollector(registry=registry)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=_BACKLOG)  # noqa: S104 - compared with, or asked for by the operator.
     except OSError as error:
         raise StartupError(f"cannot serve metrics on {listen}: {error.strerror}") from error
     server = MetricsServer(listener, registry, health, timeout_s, tls=None if tls is None else _contexts(tls))

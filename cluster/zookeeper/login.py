@@ -52,9 +52,9 @@ def _sections(text: str) -> dict[str, dict[str, str]]:
     sections: dict[str, dict[str, str]] = {}
     options: dict[str, str] = {}
     for position, token in enumerate(tokens):
-        if token == "{":
+        if token == "{":  # noqa: S105 - the name of a kind.
             options = sections.setdefault(tokens[position - 1], {})
-        elif token == "=":
+        elif token == "=":  # noqa: S105 - the name of a kind.
             options.setdefault(tokens[position - 1], _unquoted(tokens[position + 1]))
     return sections
 

@@ -103,7 +103,7 @@ class ServedConnection:
         self.peer, self.has_begun = peer, False
         self._limits, self._memory = limits, memory
         self._table, self._place = table, place
-        self._ends_at = place.opened_s + limits.age_s * uniform(*_AGES) if has_tls else inf
+        self._ends_at = place.opened_s + limits.age_s * uniform(*_AGES) if has_tls else inf  # noqa: S311 - no secret is drawn.
 
     @property
     def is_working(self) -> bool:
