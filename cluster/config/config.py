@@ -35,6 +35,7 @@ from cluster.config.listener_addresses import (
     without_listener,
 )
 from cluster.config.listener_security import GRPC_LISTENERS, security_errors, security_name, security_protocol_of
+from cluster.config.secret_keys import is_secret_key
 from cluster.config.setting_types import INT32_MAX
 from cluster.config.settings import Settings
 from cluster.config.tls_keys import OF_LISTENERS
@@ -53,8 +54,6 @@ LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
 _PORT: Final = Number("port", 0, bounds.PORT.maximum, bounds.PORT.source)
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, or asked for by the operator.
 _DEFAULT_ZOOKEEPER_PORT: Final = 2181
-_SECRETS: Final = ("ssl.key.password", "ssl.keystore.key", "ssl.keystore.password", "ssl.truststore.password")
-"""How the keys of settings end whose values are not shown."""
 
 # Kafka's keys for the top-level fields of a configuration file. Either may be used; if both are, they must agree.
 _KEY_OF_FIELD: Final = {
@@ -105,7 +104,7 @@ def _free_control_port(fields: dict[str, Any]) -> str:
 class NodeConfig(BaseModel):
     """Configuration of one controller or agent process. `data` has at least one directory, without duplicates."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 
     id: int = Field(default=-1, ge=-1, le=INT32_MAX)
     """-1: a stored or generated id (agents)."""
@@ -298,7 +297,7 @@ def _describe(detail: ErrorDetails) -> str:
             near = get_close_matches(location[1] if in_settings else location[0], fields, n=1)
             return f"{name}: is not a known key" + (f"; did you mean {near[0]}?" if near else "")
     # Errors in defaults name the attribute instead of the key.
-    value = "(not shown)" if in_settings and location[1].endswith(_SECRETS) else shown(detail["input"])
+    value = "(not shown)" if in_settings and is_secret_key(location[1]) else shown(detail["input"])
     return f"{name.replace('_', '.') if in_settings else name}: {value}: {reason(detail)}"
 
 

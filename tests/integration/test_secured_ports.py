@@ -12,6 +12,8 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from cluster.config.config import load_config
@@ -194,6 +196,20 @@ async def test_a_listener_may_take_clients_without_certificates(made: Authoritie
         await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
         await server.stop(0)
     assert (handler.asked[0][0].principal, handler.asked[0][0].certificate) == ("ANONYMOUS", None)
+
+
+async def test_health_is_answered_there_and_reflection_is_not(made: Authorities) -> None:
+    async with serving("agent, clients", made.live(made.node, made.ours.authority)) as (server, _):
+        credentials = security(made, made.client).credentials()
+        async with grpc.aio.secure_channel(server.address, credentials) as channel:
+            checked = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+            assert checked.status == health_pb2.HealthCheckResponse.SERVING
+            asked = reflection_pb2.ServerReflectionRequest(list_services="")
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await anext(
+                    aiter(reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([asked])))
+                )
+            assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_the_certificate_says_who_calls_and_the_header_does_not(made: Authorities) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cluster.tls.secret import Secret
 from cluster.zookeeper.kazoo_access_lists import KazooAccessLists
 from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import Create, SetData, ZkError
@@ -15,8 +16,8 @@ from tests.processes.commands import run_klamm
 
 pytestmark = pytest.mark.real
 
-OWNER = Credentials(Scheme.DIGEST, "klamm", "secret")
-OTHER = Credentials(Scheme.DIGEST, "other", "secret")
+OWNER = Credentials(Scheme.DIGEST, "klamm", Secret("secret"))
+OTHER = Credentials(Scheme.DIGEST, "other", Secret("secret"))
 PATHS = (
     "/brokers",
     "/brokers/topics",
