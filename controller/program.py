@@ -34,7 +34,7 @@ from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.external_listener import ExternalListener
-from cluster.rpc.process_servers import channel_security, serve_listeners
+from cluster.rpc.process_servers import serve_listeners
 from cluster.rpc.rights import guarded
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.registrations import registered_endpoints
@@ -77,7 +77,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         servers = await serve_listeners(config, serve, tls)
         cleanup.push_async_callback(servers.stop)
         opened = await open_broker_client(
-            config, zookeeper, entrance, admission, security=channel_security(tls), metrics=metrics, cleanup=cleanup
+            config, zookeeper, entrance, admission, of_process=tls, metrics=metrics, cleanup=cleanup
         )
         controller = Controller(
             config=_controller_config(config, servers.endpoints, opened),
@@ -87,7 +87,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             registry=metrics,
             clock=clock,
             # Not the SystemRandom, whose state cannot be copied: a dry run draws what the real one would.
-            random=Random(),
+            random=Random(),  # noqa: S311 - no secret is drawn.
             log_level=LogLevel(config.settings.log_level, set_log_level),
         )
         if config.metrics_listen is not None:

@@ -151,7 +151,7 @@ class Rehearsal:
         self._announced: dict[str, None] = {}
         self._settings_changed = False
         registry = Metrics()
-        random = Random()
+        random = Random()  # noqa: S311 - no secret is drawn.
         random.setstate(original.random.getstate())
         self.active = ActiveController(
             context.copy(names),

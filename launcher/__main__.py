@@ -57,6 +57,7 @@ _MODULES: Final = {
         "broker": "launcher.nodes",
         "health": "launcher.nodes",
         "certs": "launcher.certs",
+        "zookeeper-security-migration": "launcher.zookeeper_security",
     },
     "Audit, simulation, tests": {
         "simulate": "launcher.simulations",
@@ -100,6 +101,8 @@ _SUMMARIES: Final = {
     "broker": "Run one broker in the foreground: replicated partition logs, produce and fetch.",
     "health": "Check one controller or broker by its metrics port: active, standby or registered.",
     "certs": "Make certificates for development: an authority, nodes, clients.",
+    "zookeeper-security-migration": "Secure the znodes of a running cluster, or open them: replace the ACL of each "
+    "that has another one.",
     "simulate": "Run simulated clusters under random faults and check the protocol's invariants.",
     "test": "Run all checks of the repository: format, lint, types, import contracts, coverage of decisions, tests.",
     "audit": "Audit state-change logs: check invariants, report findings, detect tampering.",

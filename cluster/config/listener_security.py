@@ -12,26 +12,43 @@ from cluster.config.files import shown
 from cluster.config.listener_addresses import METRICS_LISTENER
 from cluster.config.settings import Settings
 from cluster.model.errors import ConfigError
+from cluster.model.listeners import EXTERNAL_LISTENER
 from cluster.tls.contexts import lacks_of_server
 from cluster.tls.material import load_material
 from cluster.tls.settings import TlsSettings, contradictions
 
 PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
+GRPC_LISTENERS: Final = ("GRPC", "GRPC_CONTROL", "GRPC_EXTERNAL")
+"""What the gRPC listeners of a controller that governs Apache Kafka's brokers are called in settings of security."""
 _MAP: Final = "listener.security.protocol.map"
 
 
+def security_name(settings: Settings, listener: str) -> str:
+    """The name in settings of security of a gRPC listener of this process, or of the port for metrics.
+
+    Where brokers are of Apache Kafka, the name of a broker's listener is that of a Kafka listener, so the gRPC
+    listeners, which are registered by the same names, have others there.
+    """
+    if settings.klamm_broker_protocol == "klamm":
+        return listener
+    names, (client, control, external) = settings.listener_names, GRPC_LISTENERS
+    return {EXTERNAL_LISTENER: external, names.control: control, names.client: client}.get(listener, listener)
+
+
 def security_protocol_of(settings: Settings, listener: str) -> str:
-    """PLAINTEXT or SSL, as the map says for this listener; PLAINTEXT if it says nothing."""
+    """PLAINTEXT or SSL, as the map says for this listener, by its security name; PLAINTEXT if it says nothing."""
     return _protocols(settings.listener_security_protocol_map).get(listener, PLAINTEXT)
 
 
 def server_tls_of(settings: Settings, listener: str) -> TlsSettings | None:
-    """The TLS of a listener; None for one without. At the listener for control requests clients need a certificate."""
+    """The TLS of a listener, by its security name; None for one without. At the listener for control requests clients
+    need a certificate.
+    """
     if security_protocol_of(settings, listener) != SSL:
         return None
     found = settings.tls_of(listener)
-    if listener == settings.control_plane_listener_name and not settings.sets_client_auth_of(listener):
+    if listener == _control(settings) and not settings.sets_client_auth_of(listener):
         found = replace(found, client_auth="required")
     return found
 
@@ -48,7 +65,9 @@ def peer_tls_of(settings: Settings) -> TlsSettings | None:
 
 
 def security_errors(settings: Settings, listeners: Iterable[str]) -> list[str]:
-    """Say what is wrong with the protocols of these listeners of the process, and with their `ssl.*` and its files."""
+    """Say what is wrong with the protocols of these listeners of the process, by their security names, and with their
+    `ssl.*` and its files.
+    """
     used = list(dict.fromkeys(listeners))
     protocols = _protocols(settings.listener_security_protocol_map)
     errors = [
@@ -76,7 +95,7 @@ def _errors_of_listener(settings: Settings, listener: str) -> list[str]:
     errors = [*contradictions(found), *lacks_of_server(found)]
     if found.client_auth == "requested":
         errors.append(f"{own}: requested: gRPC has none or required; a listener for each, if clients differ")
-    if listener == settings.control_plane_listener_name and found.client_auth != "required":
+    if listener == _control(settings) and found.client_auth != "required":
         errors.append(f"{own}: {found.client_auth}: must be required where nodes control each other")
     if not found.checks_names and listener != METRICS_LISTENER:
         errors.append("ssl.endpoint.identification.algorithm: '': gRPC always checks the names in certificates")
@@ -87,6 +106,10 @@ def _errors_of_listener(settings: Settings, listener: str) -> list[str]:
     except ConfigError as error:
         return error.errors
     return []
+
+
+def _control(settings: Settings) -> str:
+    return security_name(settings, settings.listener_names.control)
 
 
 def _protocols(given: str | None) -> dict[str, str]:

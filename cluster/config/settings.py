@@ -127,6 +127,10 @@ class _NetworkKeys(_ClusterKeys):
     """Connections without requests are closed after this time."""
     klamm_max_open_requests: Annotated[Number, Field(ge=8, le=INT32_MAX)] = 65_536
     """Requests being handled or waiting, streams included."""
+    klamm_max_topics: SizeInt32 = INT32_MAX
+    """Topics of the cluster, at controllers; a further one is refused with POLICY_VIOLATION."""
+    klamm_max_partitions: SizeInt32 = INT32_MAX
+    """Partitions of the cluster, at controllers; what would go beyond it is refused with POLICY_VIOLATION."""
     klamm_max_requests_per_connection: SizeInt32 = 2048
     """Open requests of one connection; a client keeps further ones to itself."""
     klamm_request_transfer_timeout_ms: Positive = 30_000

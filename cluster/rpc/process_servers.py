@@ -1,12 +1,13 @@
 """Starts and stops the servers of a process together: one at each of its listeners."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import structlog
 from msgspec.structs import replace
 
 from cluster.config.config import NodeConfig, host_and_port
+from cluster.config.listener_security import security_name, server_tls_of
 from cluster.config.settings import Settings
 from cluster.model.broker import Endpoint
 from cluster.model.listeners import EXTERNAL_LISTENER, is_loopback
@@ -71,8 +72,26 @@ def _warn_if_exposed(config: NodeConfig) -> None:
 
 def exposed_listeners(config: NodeConfig) -> list[str]:
     """The addresses of the process's gRPC listeners that other machines may reach."""
-    listening = (config.listen, config.control_listen, config.external_listen)
-    return [address for address in listening if address is not None and not is_loopback(host_and_port(address)[0])]
+    return [address for _, address in _reachable(config)]
+
+
+def has_open_listener(config: NodeConfig) -> bool:
+    """Whether other machines reach a gRPC listener of the process without showing a certificate."""
+    tls = [server_tls_of(config.settings, security_name(config.settings, name)) for name, _ in _reachable(config)]
+    return any(found is None or found.client_auth != "required" for found in tls)
+
+
+def _reachable(config: NodeConfig) -> Iterator[tuple[str, str]]:
+    """Name and address of each gRPC listener that other machines may reach."""
+    names = config.settings.listener_names
+    listening = (
+        (names.client, config.listen),
+        (names.control, config.control_listen),
+        (EXTERNAL_LISTENER, config.external_listen),
+    )
+    for name, address in listening:
+        if address is not None and not is_loopback(host_and_port(address)[0]):
+            yield name, address
 
 
 def channel_security(tls: ProcessTls) -> ChannelSecurity | None:

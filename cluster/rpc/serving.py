@@ -109,7 +109,8 @@ async def start_server(
     for method in methods:
         _add(server, method, behaviours.handler_of(method))
     health_service = health.aio.HealthServicer()
-    serve_standard_services(server, health_service, sorted(services), admission)
+    is_secured = listener.tls is not None
+    serve_standard_services(server, health_service, sorted(services), admission, is_secured=is_secured)
     try:
         bound = _bind(server, listener)
     except RuntimeError as error:

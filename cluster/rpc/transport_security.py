@@ -24,6 +24,7 @@ def server_credentials(tls: ListenerTls) -> grpc.ServerCredentials:
     def fetch() -> grpc.ServerCertificateConfiguration | None:
         # Called at each handshake, on a thread of gRPC's: it must neither block nor read files.
         nonlocal handed
+        tls.on_handshake()
         now = tls.material.generation
         if now == handed:
             return None

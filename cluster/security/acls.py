@@ -28,7 +28,7 @@ class ResourceType(StrEnum):
     GROUP = "Group"
     CLUSTER = "Cluster"
     TRANSACTIONAL_ID = "TransactionalId"
-    DELEGATION_TOKEN = "DelegationToken"
+    DELEGATION_TOKEN = "DelegationToken"  # noqa: S105 - the name of a kind.
     USER = "User"
 
 

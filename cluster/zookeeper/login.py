@@ -9,6 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from cluster.tls.secret import Secret
+
 # Comments, quoted strings (kept with their quotes, to distinguish them from symbols), symbols, identifiers.
 _TOKEN: Final = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*"|[{};=]|[^\s{};="]+)', re.DOTALL)
 
@@ -27,11 +29,7 @@ class Credentials(Struct, frozen=True):
 
     scheme: Scheme
     username: str
-    password: str
-
-    def __repr__(self) -> str:
-        """Leave out the password, to keep it out of logs."""
-        return f"Credentials({self.scheme.value}, {self.username!r})"
+    password: Secret
 
 
 def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
@@ -43,7 +41,7 @@ def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
     for option in ("username", "password"):
         if not options.get(option):
             raise ValueError(f"section {section} has no {option}")
-    return Credentials(scheme, options["username"], options["password"])
+    return Credentials(scheme, options["username"], Secret(options["password"]))
 
 
 def _sections(text: str) -> dict[str, dict[str, str]]:
@@ -52,9 +50,9 @@ def _sections(text: str) -> dict[str, dict[str, str]]:
     sections: dict[str, dict[str, str]] = {}
     options: dict[str, str] = {}
     for position, token in enumerate(tokens):
-        if token == "{":
+        if token == "{":  # noqa: S105 - the name of a kind.
             options = sections.setdefault(tokens[position - 1], {})
-        elif token == "=":
+        elif token == "=":  # noqa: S105 - the name of a kind.
             options.setdefault(tokens[position - 1], _unquoted(tokens[position + 1]))
     return sections
 

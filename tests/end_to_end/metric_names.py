@@ -67,7 +67,7 @@ def exposed_by(program: str) -> Exposed:
         if program in metric.programs
         and metric.name not in _OF_RECOVERY
         # Not without TLS, and without an authorizer.
-        and type_ not in {"Certificates", "Authorizer"}
+        and type_ not in {"Certificates", "Handshakes", "Authorizer"}
         # Not without a move between log directories, and without a client that has a quota.
         and "is_future" not in labels
         and not (type_ in _OF_QUOTAS and "client_id" in labels)
