@@ -49,7 +49,7 @@ class LogDirectory:
         self.checkpoint_writing = asyncio.Lock()
         """Serialises writers of the directory's checkpoints: they share the name of the temporary file."""
         self.cut_markers: list[str] = []
-        """Paths of markers of logs truncated below what the recovery-point checkpoint may hold."""
+        """Paths of markers of logs truncated below what the checkpoints may hold."""
         self.to_forget: set[TopicPartition] = set()
         """Partitions that were deleted from here and may be in the checkpoints still."""
         self._disk = disk
@@ -165,13 +165,15 @@ class LogDirectory:
             self._release()
             self._release = None
 
-    def mark_cut(self, partition_path: str, offset: Offset, recovery_point: Offset) -> None:
-        """Create a marker before the log in `partition_path` is truncated below its recovery point."""
-        if offset < recovery_point:
+    def mark_cut(self, partition_path: str, offset: Offset, checkpointed: Offset) -> None:
+        """Create a marker before the log in `partition_path` is truncated to `offset`, if that is below what may be
+        checkpointed.
+        """
+        if offset < checkpointed:
             self.cut_markers.append(create_cut_marker(self._disk, partition_path, offset))
 
     def take_cut_markers(self) -> list[str]:
-        """The markers that may be deleted once recovery points read after this call were checkpointed."""
+        """The markers that may be deleted once what is read after this call was checkpointed."""
         taken, self.cut_markers = self.cut_markers, []
         return taken
 
