@@ -42,6 +42,10 @@ class LogDirectory:
         """Whether a write was refused for want of room, and none was tried successfully since."""
         self.on_doubt: Callable[[], None] = lambda: None
         """Called when the room is to be measured: a write was refused, or so much was appended that it may be short."""
+        self.is_new = False
+        """Whether it had no identity when it was opened, and has none yet: it may be in the place of another one."""
+        self.was_identified = False
+        """Whether it had one."""
         self.users = 0
         """Number of operations in it that have not ended."""
         self._min_free_bytes = min_free_bytes
