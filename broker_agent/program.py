@@ -1,7 +1,7 @@
 """Builds a broker agent process: adapters are created, started and stopped in the order of R1.10 and R12.3."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
@@ -18,11 +18,13 @@ from broker_agent.agent import RECOVERY, STARTING, Agent, AgentDependencies
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.file_disk import FileDisk
 from broker_agent.log.log_metrics import LogMetrics
-from broker_agent.log.opening import LoadOptions, open_log_directories, read_stored_broker_id
+from broker_agent.log.opening import LoadOptions, open_log_directories
+from broker_agent.log.ownership import read_stored_broker_id
 from broker_agent.log.segments import LogDependencies
 from broker_agent.node import AgentNode
 from broker_agent.registration.controller_finder import check_controller_has_control_listener
 from broker_agent.registration.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
+from broker_agent.registration.in_sync_partitions import read_in_sync_partitions
 from broker_agent.requests.topic_configs import TopicConfigs, default_log_config
 from cluster.aio.clock import SystemClock
 from cluster.aio.tasks import TaskSet
@@ -33,8 +35,9 @@ from cluster.metrics.health import Health, HealthCheck
 from cluster.metrics.process import DiskSpaceMonitor, EventLoopMonitor
 from cluster.metrics.registry import Metrics
 from cluster.metrics.server import serve_metrics
-from cluster.model.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId, TopicId
 from cluster.model.errors import MalformedZnodeError, StartupError, ZooKeeperError
+from cluster.model.partition import TopicPartition
 from cluster.process.authorization import load_access_rules
 from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
@@ -88,7 +91,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             config.data,
             MetaProperties(broker_id, cluster_id),
             lambda directory, _error: failed_directories.put_nowait(directory),
-            options=await _load_options(configs, settings),
+            options=await _load_options(configs, settings, partial(read_in_sync_partitions, zookeeper, broker_id)),
         )
         workers = ThreadWorkers(_VALIDATION_THREADS)
         cleanup.callback(workers.close)
@@ -241,7 +244,11 @@ async def _establish_identity(
     return cluster_id, broker_id
 
 
-async def _load_options(configs: TopicConfigs, settings: Settings) -> LoadOptions:
+async def _load_options(
+    configs: TopicConfigs,
+    settings: Settings,
+    read_in_sync: Callable[[], Awaitable[Mapping[TopicPartition, TopicId | None]]],
+) -> LoadOptions:
     """Read the topic configs first: retention must never apply the defaults to a topic with overrides."""
     try:
         topic_configs = await configs.read_all()
@@ -254,4 +261,5 @@ async def _load_options(configs: TopicConfigs, settings: Settings) -> LoadOption
         boot_id=boot_id(),
         min_free_bytes=settings.klamm_log_dir_min_free_bytes,
         producer_expiration_ms=settings.producer_id_expiration_ms,
+        read_in_sync=read_in_sync,
     )
