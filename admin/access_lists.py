@@ -203,7 +203,7 @@ def documents(described: Iterable[DescribeAclsResponse]) -> list[dict[str, Any]]
 def document(
     *, kind: int, name: str, pattern_type: int, principal: str, host: str, operation: int, permission: int
 ) -> dict[str, Any]:
-    """One rule as a document; a number that is not known stays a number."""
+    """Make the document of one rule; a number that is not known stays a number."""
     return {
         "resource_type": _known(RESOURCE_TYPES, kind),
         "resource_name": name,

@@ -155,8 +155,7 @@ class ActiveController:
         self.channels, self.brokers, self.clock = channels, brokers, clock
         self.feed = EventFeed(context.epoch, config.id, clock)
         self.metrics = metrics
-        self.timings = timings
-        self.random = random
+        self.timings, self.random = timings, random
         self.enqueue = enqueue
         """Put an event at the end of the event loop's queue."""
         self._run_aside = run_aside

@@ -27,7 +27,7 @@ from cluster.requests.cluster import (
     WatchResponse,
 )
 from cluster.requests.context import RequestContext
-from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi, check_listener
+from cluster.rpc.apis import Api, ApiKind, DirectApi, check_listener
 from cluster.rpc.muted_senders import MutedSenders, Sender
 from cluster.rpc.refusals import handle_within_bounds
 from cluster.znodes.cluster_wide import readable_cluster_id
@@ -119,9 +119,9 @@ class ControllerNode:
         self._answered = AnsweredRequests()
         self._muted = MutedSenders()
         local: tuple[DirectApi[Any], ...] = (
-            DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, self._describe_cluster),
-            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, self._describe_findings),
-            DirectApi(WatchRequest, ApiKind.LOCAL, Callers.ANYONE, self._watch),
+            DirectApi(DescribeClusterRequest, ApiKind.LOCAL, self._describe_cluster),
+            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, self._describe_findings),
+            DirectApi(WatchRequest, ApiKind.LOCAL, self._watch),
             *apis,
         )
         self.apis: dict[type, ControllerApi[Any, Any] | DirectApi[Any]] = {

@@ -84,7 +84,7 @@ def test_producers_and_consumers_get_what_kafka_acls_gives_them(
         (ORDERS, Grants(("User:a",), operations=("Read",), is_producer=True), "choose the operations themselves"),
     ],
 )
-def test_a_mistake_is_named_with_its_option_and_value(resources: Resources, grants: Grants, why: str) -> None:
+def test_a_wrong_rule_is_refused_with_its_option_and_value(resources: Resources, grants: Grants, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         rules_to_add(resources, grants)
     assert why in "; ".join(caught.value.errors)

@@ -75,7 +75,7 @@ EVERYTHING = DescribeAclsRequest(ANY, ANY, ANY, ANY)
     ],
 )
 def test_a_filter_matches_as_in_kafka(changes: dict[str, object], found: list[str]) -> None:
-    """KIP-290: MATCH asks which rules concern a resource, ANY which are written for one of this name."""
+    """MATCH asks which rules concern a resource, ANY which are written for one of this name (KIP-290)."""
     wanted = replace(EVERYTHING, **changes)
     check_filter(wanted)
     assert [f"{pattern.resource_type} {pattern.name}" for pattern, _ in matching(wanted, RULES)] == found

@@ -12,7 +12,7 @@ from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsReq
 from cluster.requests.configs import UpdateFeaturesRequest
 from cluster.requests.context import RequestContext
 from cluster.requests.topics import CreateTopicsRequest
-from cluster.rpc.apis import ApiKind, Callers, DirectApi
+from cluster.rpc.apis import ApiKind, DirectApi
 from cluster.rpc.methods import BROKER_AGENT_SERVICE, CLUSTER_SERVICE, CONTROLLER_SERVICE, REPLICA_FETCH
 from controller.apis import APIS
 from controller.controller_state import ControllerState
@@ -84,9 +84,8 @@ def test_causes_and_states_keep_the_names_that_are_public() -> None:
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_a_row_says_what_its_kind_asks_for(api: ControllerApi[Any, Any]) -> None:
-    assert (api.refuse is not None) == (api.kind is ApiKind.INTER_NODE) == (api.callers is Callers.BROKERS)
+    assert (api.refuse is not None) == (api.kind is ApiKind.INTER_NODE)
     changes = api.kind is ApiKind.MUTATION
-    assert changes <= (api.callers is Callers.ADMINISTRATORS)
     assert (api.finish is None) or changes
     # UpdateFeatures does not honour it, as in Kafka; PlanFeatureUpdates does.
     dry_run = {"validate_only"} & {field.name for field in fields(api.request)} and api.request != UpdateFeaturesRequest
