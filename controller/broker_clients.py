@@ -17,10 +17,12 @@ from cluster.metrics.requests import RequestMetrics
 from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
+from cluster.rpc.rights import KnownRules
 from cluster.rpc.transport_security import ChannelSecurity
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import controller_addresses, registered_brokers, registered_controllers
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
+from controller.adapters.kafka.acl_apis import ACL_APIS
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from controller.adapters.kafka.client_certificates import ClientCertificates
@@ -53,11 +55,12 @@ async def open_broker_client(
     *,
     security: ChannelSecurity | None,
     metrics: Metrics,
+    rules: KnownRules | None,
     cleanup: AsyncExitStack,
 ) -> OpenedClient:
     """The client for the brokers of this cluster, closed by `cleanup`.
 
-    `security`: how klamm's agents are called; None: without TLS.
+    `security`: how klamm's agents are called; None: without TLS. `rules`: of the authorizer, None without.
     With Kafka's brokers also the listeners for them are opened, of which the client tells them. Raises StartupError if
     an address cannot be bound.
     """
@@ -68,8 +71,9 @@ async def open_broker_client(
     client_id = f"klamm-{config.id}"
     request_metrics = RequestMetrics(metrics)
     authorizers = Authorizers()
-    local = LocalAnswers([answered.key for answered in OF_ACTIVE_CONTROLLER], config.data[0])
-    apis = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(config.id)))}
+    of_active = OF_ACTIVE_CONTROLLER if rules is None else (*OF_ACTIVE_CONTROLLER, *ACL_APIS)
+    local = LocalAnswers([answered.key for answered in of_active], config.data[0])
+    apis = {c.key: c for c in (*of_active, *config_apis(ControllerId(config.id)))}
     tls = kafka_tls(config.settings, config.kafka_listeners)
     # Filled once the ports are bound: a client may be connected before the last of them is.
     own_addresses: set[str] = set()
@@ -89,6 +93,7 @@ async def open_broker_client(
         ClientCertificates(live, config.settings.listener_names),
         threads,
         memory,
+        rules,
     )
     tasks = await cleanup.enter_async_context(TaskSet())
     servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, tls=tls.listening)
