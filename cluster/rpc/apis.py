@@ -31,7 +31,7 @@ class ApiKind(Enum):
 
 
 class Callers(Enum):
-    """Names the intended callers of an API. Nothing enforces them: there is no authorizer."""
+    """Names the intended callers of an API, for readers: rights are in `cluster.security.operations`."""
 
     ANYONE = "anyone"
     ADMINISTRATORS = "administrators"
