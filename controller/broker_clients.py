@@ -18,9 +18,11 @@ from cluster.process.tls import ProcessTls
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.process_servers import channel_security
+from cluster.rpc.rights import KnownRules
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import controller_addresses, registered_brokers, registered_controllers
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
+from controller.adapters.kafka.acl_apis import ACL_APIS
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from controller.adapters.kafka.client_certificates import ClientCertificates
@@ -53,11 +55,12 @@ async def open_broker_client(
     *,
     of_process: ProcessTls,
     metrics: Metrics,
+    rules: KnownRules | None,
     cleanup: AsyncExitStack,
 ) -> OpenedClient:
     """The client for the brokers of this cluster, closed by `cleanup`.
 
-    `of_process`: the keys and certificates of this process.
+    `of_process`: the keys and certificates of this process. `rules`: of the authorizer, None without.
     With Kafka's brokers also the listeners for them are opened, of which the client tells them. Raises StartupError if
     an address cannot be bound.
     """
@@ -68,8 +71,9 @@ async def open_broker_client(
     client_id = f"klamm-{config.id}"
     request_metrics = RequestMetrics(metrics)
     authorizers = Authorizers()
-    local = LocalAnswers([answered.key for answered in OF_ACTIVE_CONTROLLER], config.data[0])
-    apis = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(config.id)))}
+    of_active = OF_ACTIVE_CONTROLLER if rules is None else (*OF_ACTIVE_CONTROLLER, *ACL_APIS)
+    local = LocalAnswers([answered.key for answered in of_active], config.data[0])
+    apis = {c.key: c for c in (*of_active, *config_apis(ControllerId(config.id)))}
     tls = of_process.of_kafka()
     # Filled once the ports are bound: a client may be connected before the last of them is.
     own_addresses: set[str] = set()
@@ -89,6 +93,7 @@ async def open_broker_client(
         ClientCertificates(live, config.settings.listener_names),
         threads,
         memory,
+        rules,
     )
     tasks = await cleanup.enter_async_context(TaskSet())
     servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, metrics, tls=tls.listening)

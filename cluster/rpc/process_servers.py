@@ -58,14 +58,15 @@ def _secured(listener: Listener, settings: Settings, tls: ProcessTls) -> Listene
 
 
 def _warn_if_exposed(config: NodeConfig) -> None:
-    """Warn if other machines reach a listener: whoever does controls the cluster, under TLS with a certificate that is
-    trusted, as there is no authorisation.
+    """Warn if other machines reach a listener, and there is no authorizer: whoever does controls the cluster, under TLS
+    with a certificate that is trusted.
     """
     exposed = exposed_listeners(config)
-    if exposed:
+    if exposed and not config.settings.authorizer_class_name:
         _log.warning(
             "Listeners can be reached from other machines, and whoever connects may do everything: there is no "
-            "authorisation, nor encryption without TLS; let a firewall admit only the cluster and its clients",
+            "authorisation without authorizer.class.name, nor encryption without TLS; set them, or let a firewall "
+            "admit only the cluster and its clients",
             listeners=exposed,
         )
 

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.config.settings import Settings
+from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
-from cluster.kafka_wire.messages.configs import DescribeAclsResponse
 from cluster.kafka_wire.messages.control import StopReplicaResponse as StopReplicaAnswer
 from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
 from cluster.model.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint

@@ -14,10 +14,10 @@ from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.kafka_tls import KafkaTls, kafka_tls
 from cluster.config.settings import Settings
 from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest as ShutdownRequest
 from cluster.kafka_wire.messages.brokers import ControlledShutdownResponse as ShutdownAnswer
-from cluster.kafka_wire.messages.configs import DescribeAclsResponse
 from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
 from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
 from cluster.model.broker import Broker, Endpoint

@@ -15,8 +15,8 @@ from cluster.kafka_wire.codec import decode
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
-from cluster.kafka_wire.messages.configs import DescribeAclsResponse
 from cluster.kafka_wire.messages.connections import ApiVersion, ApiVersionsResponse
 from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import RequestMetrics

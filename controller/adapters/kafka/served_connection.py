@@ -28,10 +28,11 @@ _AGES: Final = (0.9, 1.1)
 
 
 class ClientAddress(NamedTuple):
-    """The address of a client."""
+    """The address of a client. `certificate`: the one that TLS has verified, in DER form; None without."""
 
     host: str
     port: int
+    certificate: bytes | None = None
 
     def __str__(self) -> str:
         return joined_address(self.host, self.port)

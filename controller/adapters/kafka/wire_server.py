@@ -157,7 +157,10 @@ class KafkaServer:
             else:
                 transport = await self._shake_hands(self._tls, accepted, protocol, connection.peer)
             writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-            await connection.serve(reader, writer, self._open_handler(connection.peer))
+            ssl_object = transport.get_extra_info("ssl_object")
+            certificate = None if ssl_object is None else ssl_object.getpeercert(binary_form=True)
+            peer = connection.peer._replace(certificate=certificate)
+            await connection.serve(reader, writer, self._open_handler(peer))
         except ORDINARY_ENDS as error:
             _log.debug("Kafka connection closed", peer=str(connection.peer), why=str(error) or type(error).__name__)
         except Exception:
