@@ -15,7 +15,7 @@ AUTH_BYTES_MAX: Final = 16_384
 class AuthenticateRequest(RequestFor["AuthenticateResponse"], frozen=True):
     """One message of an exchange. `exchange_id`: that of the response before; empty in the first request."""
 
-    mechanism: String
+    mechanism: String = ""
     exchange_id: String = ""
     auth_bytes: Annotated[bytes, BYTES] = b""
 
