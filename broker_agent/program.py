@@ -30,6 +30,8 @@ from cluster.aio.clock import SystemClock
 from cluster.aio.tasks import TaskSet
 from cluster.config.config import NodeConfig
 from cluster.config.listener_addresses import METRICS_LISTENER
+from cluster.config.listener_sasl import require_certificates_of_followers
+from cluster.config.scram_users import ScramUsers
 from cluster.config.settings import Settings
 from cluster.metrics.health import Health, HealthCheck
 from cluster.metrics.process import DiskSpaceMonitor, EventLoopMonitor
@@ -48,7 +50,13 @@ from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.external_listener import ExternalListener
-from cluster.rpc.process_servers import channel_security, serve_listeners
+from cluster.rpc.process_servers import (
+    ProcessServers,
+    channel_security,
+    process_authentication,
+    scram_users,
+    serve_listeners,
+)
 from cluster.rpc.rights import guarded
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.access_rules import AccessRules
@@ -63,16 +71,19 @@ _FSYNCS_PER_IO_THREAD: Final = 4
 """File systems commit concurrent fsyncs together: 32 complete thousands of role changes twice as fast as 8."""
 _VALIDATION_THREADS: Final = 4
 """Only decompressing runs beside other threads; reading records holds the interpreter's lock."""
+_Serving = Callable[[Callable[[Listener], Awaitable[RpcServer]]], Awaitable[ProcessServers]]
+"""Starts the servers of all listeners."""
 _log = structlog.stdlib.get_logger()
 
 
 async def run(config: NodeConfig, stop: asyncio.Event) -> None:
-    """Run one agent until `stop` is set, then shut it down gracefully. Raises StartupError."""
+    """Run one agent until `stop` is set, then shut it down gracefully. Raises StartupError, ConfigError."""
     settings, clock, random, metrics = config.settings, SystemClock(), SystemRandom(), Metrics()
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
     health, tls = _AgentHealth(), ProcessTls(config, metrics)
+    users, serving = _prepare_listeners(config, metrics, tls)
     disk, connections = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
@@ -116,6 +127,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             recorded_roles=partial(asyncio.to_thread, newest_roles, sink.directory),
             log_level=LogLevel(settings.log_level, set_log_level),
             stopwatch=perf_counter,
+            users=users,
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
@@ -124,7 +136,15 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
             own = Broker(broker_id, (), config.rack, klamm_version=version("klamm"))
             agent = health.agent = Agent(own, dependencies, tasks)
-            await _serve(config, agent, dependencies, connections, tls=tls, rules=rules, stop=stop, tasks=tasks)
+            await _serve(config, agent, dependencies, connections, serving=serving, rules=rules, stop=stop, tasks=tasks)
+
+
+def _prepare_listeners(config: NodeConfig, metrics: Metrics, tls: ProcessTls) -> tuple[ScramUsers, _Serving]:
+    """The users of the listeners, and what starts their servers. Raises ConfigError for files that cannot be used."""
+    require_certificates_of_followers(config.settings)
+    users = scram_users(config)
+    authentication = process_authentication(config, users, metrics)
+    return users, partial(serve_listeners, config, tls=tls, authentication=authentication)
 
 
 def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
@@ -165,14 +185,14 @@ async def _serve(
     dependencies: AgentDependencies,
     connections: int,
     *,
-    tls: ProcessTls,
+    serving: _Serving,
     rules: AccessRules | None,
     stop: asyncio.Event,
     tasks: TaskSet,
 ) -> None:
     """Bind all addresses, run, shut down. A failed start still closes the logs cleanly.
 
-    `connections`: descriptors for them.
+    `connections`: descriptors for them. `serving` starts the servers of all listeners.
     """
     manager = ServiceManager()
     tasks.start(manager.run(), name="watchdog")
@@ -188,7 +208,7 @@ async def _serve(
         return await serve_broker_agent(listener, external if listener.is_external else handler, metrics, admission)
 
     try:
-        servers = await serve_listeners(config, serve, tls)
+        servers = await serving(serve)
         async with AsyncExitStack() as cleanup:
             # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
             cleanup.push_async_callback(servers.stop, 0)

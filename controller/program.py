@@ -34,7 +34,7 @@ from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.external_listener import ExternalListener
-from cluster.rpc.process_servers import serve_listeners
+from cluster.rpc.process_servers import process_authentication, scram_users, serve_listeners
 from cluster.rpc.rights import guarded
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.registrations import registered_endpoints
@@ -62,7 +62,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     warn_if_low(descriptors)
     metrics, clock = Metrics(), SystemClock()
     state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock, metrics)
-    tls = ProcessTls(config, metrics)
+    tls, users = ProcessTls(config, metrics), scram_users(config)
+    authentication = process_authentication(config, users, metrics)
     zookeeper = zookeeper_client(config, metrics, tls.zookeeper)
     entrance = _Entrance()
     external = ExternalListener(entrance, config.settings.listener_names, partial(registered_endpoints, zookeeper))
@@ -74,7 +75,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
         rules = await load_access_rules(config, metrics, tls.zookeeper, cleanup)
-        servers = await serve_listeners(config, serve, tls)
+        servers = await serve_listeners(config, serve, tls, authentication)
         cleanup.push_async_callback(servers.stop)
         opened = await open_broker_client(
             config,
@@ -96,6 +97,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             # Not the SystemRandom, whose state cannot be copied: a dry run draws what the real one would.
             random=Random(),  # noqa: S311 - no secret is drawn.
             log_level=LogLevel(config.settings.log_level, set_log_level),
+            users=users,
         )
         if config.metrics_listen is not None:
             health = HealthCheck(partial(health_of, controller))

@@ -34,7 +34,9 @@ from cluster.config.listener_addresses import (
     named_listeners,
     without_listener,
 )
+from cluster.config.listener_sasl import sasl_errors
 from cluster.config.listener_security import GRPC_LISTENERS, security_errors, security_name, security_protocol_of
+from cluster.config.sasl_keys import SASL_OF_LISTENERS
 from cluster.config.secret_keys import is_secret_key
 from cluster.config.setting_types import INT32_MAX
 from cluster.config.settings import Settings
@@ -192,7 +194,7 @@ class NodeConfig(BaseModel):
         return *inside, _endpoint(*where, external_port, EXTERNAL_LISTENER, protocol(EXTERNAL_LISTENER))
 
     def security_protocol(self, listener: str) -> str:
-        """PLAINTEXT or SSL: whether a gRPC listener of this process has TLS."""
+        """PLAINTEXT, SSL or SASL_SSL: how a gRPC listener of this process is reached."""
         return security_protocol_of(self.settings, security_name(self.settings, listener))
 
 
@@ -303,7 +305,7 @@ def _describe(detail: ErrorDetails) -> str:
 
 def _without_gathering(location: list[str]) -> list[str]:
     """The place of an error as the keys have it: those of single listeners were gathered by listener."""
-    if location[:2] != ["settings", OF_LISTENERS] or len(location) < 4:
+    if location[0] != "settings" or location[1:2] not in ([OF_LISTENERS], [SASL_OF_LISTENERS]) or len(location) < 4:
         return location
     return ["settings", f"listener.name.{location[2].lower()}.{location[3]}"]
 
@@ -331,7 +333,8 @@ def _insecure(config: NodeConfig) -> list[str]:
     names = named_listeners(
         settings, has_external=config.external_listen is not None, has_metrics=config.metrics_listen is not None
     )
-    errors += security_errors(settings, [security_name(settings, name) for name in names])
+    secured = [security_name(settings, name) for name in names]
+    errors += [*security_errors(settings, secured), *sasl_errors(settings, secured)]
     if (tls := settings.zookeeper_tls) is not None:
         try:
             load_material(tls)

@@ -21,6 +21,8 @@ PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
 GRPC_LISTENERS: Final = ("GRPC", "GRPC_CONTROL", "GRPC_EXTERNAL")
 """What the gRPC listeners of a controller that governs Apache Kafka's brokers are called in settings of security."""
+SASL_SSL: Final = "SASL_SSL"
+_KNOWN: Final = (PLAINTEXT, SSL, SASL_SSL)
 _MAP: Final = "listener.security.protocol.map"
 
 
@@ -37,15 +39,22 @@ def security_name(settings: Settings, listener: str) -> str:
 
 
 def security_protocol_of(settings: Settings, listener: str) -> str:
-    """PLAINTEXT or SSL, as the map says for this listener, by its security name; PLAINTEXT if it says nothing."""
+    """PLAINTEXT, SSL or SASL_SSL, as the map says for this listener, by its security name; PLAINTEXT if it says
+    nothing.
+    """
     return _protocols(settings.listener_security_protocol_map).get(listener, PLAINTEXT)
+
+
+def has_tls(settings: Settings, listener: str) -> bool:
+    """Whether the listener has TLS, with SASL or without."""
+    return security_protocol_of(settings, listener) in (SSL, SASL_SSL)
 
 
 def server_tls_of(settings: Settings, listener: str) -> TlsSettings | None:
     """The TLS of a listener, by its security name; None for one without. At the listener for control requests clients
     need a certificate.
     """
-    if security_protocol_of(settings, listener) != SSL:
+    if not has_tls(settings, listener):
         return None
     found = settings.tls_of(listener)
     if listener == _control(settings) and not settings.sets_client_auth_of(listener):
@@ -59,7 +68,7 @@ def peer_tls_of(settings: Settings) -> TlsSettings | None:
     It shows the certificate of its control listener, else that of its client listener: a node has one identity.
     """
     names = settings.listener_names
-    secured = [name for name in (names.control, names.client) if security_protocol_of(settings, name) == SSL]
+    secured = [name for name in (names.control, names.client) if has_tls(settings, name)]
     found = settings.tls_of(secured[0] if secured else None)
     return found if found.has_keystore and found.has_truststore else None
 
@@ -71,21 +80,27 @@ def security_errors(settings: Settings, listeners: Iterable[str]) -> list[str]:
     used = list(dict.fromkeys(listeners))
     protocols = _protocols(settings.listener_security_protocol_map)
     errors = [
-        f'settings."{_MAP}": {shown(f"{name}:{protocols[name]}")}: the protocol must be PLAINTEXT or SSL'
+        f'settings."{_MAP}": {shown(f"{name}:{protocols[name]}")}: {_why_not(protocols[name])}'
         for name in used
-        if protocols.get(name, PLAINTEXT) not in (PLAINTEXT, SSL)
+        if protocols.get(name, PLAINTEXT) not in _KNOWN
     ]
-    secured = [name for name in used if protocols.get(name) == SSL]
+    secured = [name for name in used if has_tls(settings, name)]
     unnamed = [name for name in used if secured and name not in protocols]
     errors += [
         f'settings."{_MAP}": {shown(settings.listener_security_protocol_map)}: says nothing of the listener {name}, '
-        f"while {secured[0]} has SSL: add {name}:SSL, or {name}:PLAINTEXT if it is to stay open"
+        f"while {secured[0]} has {protocols[secured[0]]}: add {name}:SSL, or {name}:PLAINTEXT if it is to stay open"
         for name in unnamed
     ]
     for name in secured:
         errors += [f"settings: {line}" for line in _errors_of_listener(settings, name)]
     # The same file is named once, however many listeners have it.
     return list(dict.fromkeys(errors))
+
+
+def _why_not(protocol: str) -> str:
+    if protocol == "SASL_PLAINTEXT":
+        return "whoever listens would get passwords and tokens: it must be SASL_SSL"
+    return "the protocol must be PLAINTEXT, SSL or SASL_SSL"
 
 
 def _errors_of_listener(settings: Settings, listener: str) -> list[str]:

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from cluster.config.authorizer_keys import AuthorizerKeys
 from cluster.config.connection_overrides import connection_overrides
 from cluster.config.kafka_settings import KafkaKeys
+from cluster.config.sasl_keys import SaslKeys
 from cluster.config.setting_keys import Keys
 from cluster.config.setting_types import (
     BACKGROUND_THREADS,
@@ -58,8 +59,9 @@ class _ClusterKeys(ZooKeeperTlsKeys):
     advertised_listeners: str | None = None
     """Addresses that others connect to; instead of `advertised` and `control_advertised`."""
     listener_security_protocol_map: str | None = None
-    """`LISTENER:PROTOCOL,…`, each PLAINTEXT or SSL; PLAINTEXT unless given. If one listener of the process has SSL,
-    each must be named, the port for metrics as METRICS: none stays open by an oversight.
+    """`LISTENER:PROTOCOL,…`, each PLAINTEXT, SSL, or SASL_SSL, where clients authenticate by a password or token;
+    PLAINTEXT unless given. If one listener of the process has TLS, each must be named, the port for metrics as METRICS:
+    none stays open by an oversight.
     """
     inter_broker_listener_name: ListenerName = DEFAULT_LISTENER
     """The listener for clients and replication."""
@@ -429,7 +431,15 @@ class _KlammKeys(Keys):
 
 
 class Settings(
-    AuthorizerKeys, KafkaKeys, _KlammKeys, _LogKeys, _QuotaKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys
+    AuthorizerKeys,
+    KafkaKeys,
+    SaslKeys,
+    _KlammKeys,
+    _LogKeys,
+    _QuotaKeys,
+    _ReplicationKeys,
+    _ControllerKeys,
+    _NetworkKeys,
 ):
     """All settings, validated; see the groups above."""
 

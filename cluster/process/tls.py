@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from cluster.config.config import NodeConfig
 from cluster.config.kafka_tls import KafkaTls, kafka_tls
-from cluster.config.listener_security import peer_tls_of, security_name, server_tls_of
+from cluster.config.listener_security import PLAINTEXT, peer_tls_of, security_name, server_tls_of
 from cluster.metrics.registry import Metrics, Samples
 from cluster.tls.live import ListenerTls, LiveMaterial, keep_fresh
 from cluster.tls.settings import TlsSettings
@@ -56,7 +56,7 @@ class ProcessTls:
         if settings.klamm_security_transition:
             return frozenset()
         names = settings.listener_names
-        secured = (name for name in (names.client, names.control) if self._config.security_protocol(name) == "SSL")
+        secured = (name for name in (names.client, names.control) if self._config.security_protocol(name) != PLAINTEXT)
         return frozenset(secured)
 
     async def run(self) -> None:

@@ -15,9 +15,10 @@ from cluster.model.errors import StartupError
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.rpc.authentication import AuthenticatingHandler, Authentication
 from cluster.rpc.behaviours import Behaviours
 from cluster.rpc.call_kinds import CallKind, kind_of
-from cluster.rpc.callers import Callers
+from cluster.rpc.callers import CallerIdentifier
 from cluster.rpc.channels import MESSAGE_BYTES_MAX, admission_options, secured_options, server_options
 from cluster.rpc.methods import Method
 from cluster.rpc.standard_services import serve_standard_services
@@ -43,6 +44,7 @@ class Listener(Struct, frozen=True):
     is_external: bool = False
     tls: ListenerTls | None = None
     mapping: PrincipalMapping = PrincipalMapping()
+    authentication: Authentication | None = None
 
 
 class RpcServer:
@@ -97,13 +99,14 @@ async def start_server(
     if listener.tls is not None:
         options += secured_options(listener.tls.max_age_ms)
     server = grpc.aio.server(options=options)
+    sasl = None if listener.authentication is None else listener.authentication.of_listener(listener.name)
     behaviours = Behaviours(
-        handler,
+        AuthenticatingHandler(handler, listener.authentication),
         admission,
         metrics,
         listener=listener.name,
         is_control=listener.is_control,
-        callers=Callers(is_secured=listener.tls is not None, mapping=listener.mapping),
+        callers=CallerIdentifier(is_secured=listener.tls is not None, mapping=listener.mapping, sasl=sasl),
     )
     services = {method.service for method in methods}
     for method in methods:

@@ -79,6 +79,7 @@ def _of_configs(operation: Operation) -> Requirement:
 
 REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     # Of every process. A part of the state-change log could not be verified: it is shown as a whole or not at all.
+    "Authenticate": _NOTHING,
     "DescribeCluster": _NOTHING,
     "ReadStateChanges": _DESCRIBE_CLUSTER,
     "DescribeLogHeads": _DESCRIBE_CLUSTER,

@@ -1,18 +1,14 @@
 """Reads ZooKeeper credentials from a JAAS file, in the format used with Kafka.
 
-Source: Kafka's documentation of ZooKeeper authentication; the grammar of javax.security.auth.login.Configuration.
+Source: Kafka's documentation of ZooKeeper authentication.
 """
 
-import re
 from enum import Enum
-from typing import Final
 
 from msgspec import Struct
 
+from cluster.sasl.jaas import tokens_of, unquoted
 from cluster.tls.secret import Secret
-
-# Comments, quoted strings (kept with their quotes, to distinguish them from symbols), symbols, identifiers.
-_TOKEN: Final = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*"|[{};=]|[^\s{};="]+)', re.DOTALL)
 
 
 class Scheme(Enum):
@@ -46,16 +42,12 @@ def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
 
 def _sections(text: str) -> dict[str, dict[str, str]]:
     """Parse the options by section; if several login modules of a section have an option, the first one counts."""
-    tokens = ["", *filter(None, _TOKEN.findall(text)), ""]
+    tokens = ["", *tokens_of(text), ""]
     sections: dict[str, dict[str, str]] = {}
     options: dict[str, str] = {}
     for position, token in enumerate(tokens):
         if token == "{":  # noqa: S105 - the name of a kind.
             options = sections.setdefault(tokens[position - 1], {})
         elif token == "=":  # noqa: S105 - the name of a kind.
-            options.setdefault(tokens[position - 1], _unquoted(tokens[position + 1]))
+            options.setdefault(tokens[position - 1], unquoted(tokens[position + 1]))
     return sections
-
-
-def _unquoted(token: str) -> str:
-    return re.sub(r"\\(.)", r"\1", token[1:-1]) if token.startswith('"') else token

@@ -80,7 +80,8 @@ async def test_every_rpc_by_every_certificate(parties: Parties) -> None:
                 return await client.call(address, request, TIMEOUT_MS)
 
             try:
-                for method in METHODS:
+                # Authenticate is answered before anything is known of the caller.
+                for method in (one for one in METHODS if one.name != "Authenticate"):
                     rules.authorizer = authorizer_for(who, method.name)
                     cells += 1
                     found = await seen(method.name, request_of(method), node, ask)

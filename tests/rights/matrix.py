@@ -39,7 +39,7 @@ AGENT, CONTROLLER = 1, 1001
 SHOWN, HIDDEN = "orders", "secret"
 ID_OF_HIDDEN = TopicId("B" * 21 + "Q")
 
-FREE = {"DescribeCluster", "DescribeFeatures"}
+FREE = {"Authenticate", "DescribeCluster", "DescribeFeatures"}
 OF_BROKERS = {
     "AlterPartition",
     "ControlledShutdown",

@@ -17,7 +17,7 @@ from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.model.errors import ClusterError, StartupError
 from cluster.rpc.admission_limits import AdmissionLimits
-from cluster.rpc.callers import Callers
+from cluster.rpc.callers import CallerIdentifier
 from cluster.tls.live import LiveContexts
 from cluster.tls.names import authenticated_names
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
@@ -71,7 +71,7 @@ async def serve_kafka(
         for listener in listeners:
             own_tls = tls[listener.name] if listener.security_protocol == "SSL" else None
             is_authenticated = own_tls is not None and own_tls.current().verify_mode is ssl.CERT_REQUIRED
-            callers = Callers(is_secured=own_tls is not None, mapping=settings.mapping_of(listener.name))
+            callers = CallerIdentifier(is_secured=own_tls is not None, mapping=settings.mapping_of(listener.name))
             opened = partial(_open, services, listener.name, is_authenticated, callers)
             server = KafkaServer(opened, bounds, tasks, table, on_filling=hosts.look, on_freed=services.memory.freed)
             handshakes = None if own_tls is None else Handshakes(listener.name, own_tls, turns, metrics)
@@ -85,13 +85,13 @@ async def serve_kafka(
 
 
 def _open(
-    services: KafkaServices, listener: str, is_authenticated: bool, callers: Callers, peer: ClientAddress
+    services: KafkaServices, listener: str, is_authenticated: bool, callers: CallerIdentifier, peer: ClientAddress
 ) -> KafkaSession:
     """Open the session of a client. Raises ApiError for a certificate that is no identity."""
     # As gRPC names it in records and metrics.
     name = f"{'ipv6' if ':' in peer.host else 'ipv4'}:{peer}"
     shown = {} if peer.certificate is None else authenticated_names(peer.certificate)
-    caller = callers.identify(name, shown)
+    caller = callers.identify(name, shown, {})
     return KafkaSession(services, listener, name, caller, is_authenticated=is_authenticated)
 
 

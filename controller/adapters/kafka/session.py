@@ -29,7 +29,7 @@ from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind
-from cluster.rpc.callers import Caller
+from cluster.rpc.callers import IdentifiedCaller
 from cluster.rpc.rights import KnownRules
 from cluster.security.acls import Operation
 from cluster.security.authorization import CLUSTER, CallerRights
@@ -118,7 +118,7 @@ class KafkaSession:
     """
 
     def __init__(
-        self, services: KafkaServices, listener: str, peer: str, caller: Caller, *, is_authenticated: bool
+        self, services: KafkaServices, listener: str, peer: str, caller: IdentifiedCaller, *, is_authenticated: bool
     ) -> None:
         self._services = services
         self._listener, self._is_authenticated = listener, is_authenticated

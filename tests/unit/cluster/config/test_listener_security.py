@@ -82,7 +82,7 @@ def test_a_listener_has_its_own_stores(stores: dict[str, str], tmp_path: Path) -
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({MAP: "PLAINTEXT:SASL_SSL,CONTROL:SSL"}, "'PLAINTEXT:SASL_SSL': the protocol must be PLAINTEXT or SSL"),
+        ({MAP: "PLAINTEXT:TLS,CONTROL:SSL"}, "'PLAINTEXT:TLS': the protocol must be PLAINTEXT, SSL or SASL_SSL"),
         ({"ssl.keystore.location": None}, "ssl.keystore.location: None: an SSL listener needs a private key"),
         ({"ssl.truststore.location": None}, "ssl.truststore.location: None: ssl.client.auth=required needs"),
         ({"ssl.client.auth": "requested"}, "listener.name.plaintext.ssl.client.auth: requested: gRPC has none or req"),

@@ -103,6 +103,9 @@ DEFAULTS: dict[str, Any] = {
     "zookeeper.ssl.endpoint.identification.algorithm": "https",
     "zookeeper.ssl.crl.enable": False,
     "ssl.principal.mapping.rules": "DEFAULT",
+    "sasl.oauthbearer.sub.claim.name": "sub",
+    "sasl.oauthbearer.clock.skew.seconds": 30,
+    "connection.failed.authentication.delay.ms": 100,
     "zookeeper.ssl.ocsp.enable": False,
 }
 OTHER_DEFAULTS = {
@@ -112,8 +115,9 @@ OTHER_DEFAULTS = {
     "queued.max.request.bytes": 268_435_456,
     "ssl.keystore.type": "PEM",
     "ssl.truststore.type": "PEM",
+    "connections.max.reauth.ms": 3_600_000,
 }
-"""Kafka's are: none, 104857600, 500, -1, and JKS twice."""
+"""Kafka's are: none, 104857600, 500, -1, JKS twice, and 0."""
 WITHOUT_DEFAULT = {
     "listener.security.protocol.map",
     "zookeeper.connect",
@@ -147,6 +151,12 @@ WITHOUT_DEFAULT = {
     "zookeeper.ssl.truststore.password",
     "zookeeper.ssl.truststore.type",
     "max.connections.per.ip.overrides",
+    # Kafka's default is a mechanism that klamm does not have.
+    "sasl.enabled.mechanisms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "listener.name.LISTENER.sasl.*",
 }
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.model.errors import ApiError, ErrorCode
-from cluster.rpc.callers import Callers, host_of
+from cluster.rpc.callers import CallerIdentifier, host_of
 from cluster.security.identities import Identity, NodeName, NodeRole
 from cluster.security.mapping import parse_mapping_rules
 from cluster.security.principals import ANONYMOUS, Principal
@@ -40,9 +40,11 @@ def test_a_host_is_written_as_in_the_rules_of_kafka(peer: str, host: str) -> Non
     ],
 )
 def test_a_certificate_says_who_calls(authenticated: dict[str, list[bytes]], identity: Identity) -> None:
-    secured = Callers(is_secured=True, mapping=parse_mapping_rules(r"RULE:CN=(\w+)/$1/"))
-    assert secured.identify(PEER, authenticated).identity == identity
-    assert Callers().identify(PEER, authenticated).identity == Identity(ANONYMOUS, "192.0.2.7")
+    secured = CallerIdentifier(is_secured=True, mapping=parse_mapping_rules(r"RULE:CN=(\w+)/$1/"))
+    assert secured.identify(PEER, authenticated, {"authorization": "Bearer x"}).identity == identity
+    assert CallerIdentifier().identify(PEER, authenticated, {"authorization": "Bearer x"}).identity == Identity(
+        ANONYMOUS, "192.0.2.7"
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_a_certificate_says_who_calls(authenticated: dict[str, list[bytes]], ide
     ],
 )
 def test_a_certificate_that_is_no_identity_is_refused(uris: list[bytes], subject: bytes, why: str) -> None:
-    callers = Callers(is_secured=True, mapping=parse_mapping_rules(r"RULE:CN=(\w+)/$1/"))
+    callers = CallerIdentifier(is_secured=True, mapping=parse_mapping_rules(r"RULE:CN=(\w+)/$1/"))
     with pytest.raises(ApiError, match=why) as refused:
-        callers.identify(PEER, {"x509_subject": [subject], "peer_uri": uris})
+        callers.identify(PEER, {"x509_subject": [subject], "peer_uri": uris}, {})
     assert refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
