@@ -58,7 +58,7 @@ def bill_of_materials() -> str:
 
 
 def _packages() -> tuple[dict[str, Distribution], dict[str, set[str]]]:
-    """The installed packages that klamm needs, by their normalised names, and what each of them requires."""
+    """Find the installed packages that klamm needs, by their normalised names, and what each of them requires."""
     found: dict[str, Distribution] = {}
     requires: dict[str, set[str]] = {}
     waiting = [Requirement(f"{ROOT}[{','.join(EXTRAS)}]")]
@@ -77,7 +77,7 @@ def _packages() -> tuple[dict[str, Distribution], dict[str, set[str]]]:
 
 
 def _requirements(package: Distribution, extras: frozenset[str]) -> Iterator[Requirement]:
-    """What a package requires on this machine, with these extras."""
+    """Yield what a package requires on this machine, with these extras."""
     for text in package.requires or ():
         wanted = Requirement(text)
         if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
@@ -105,7 +105,7 @@ def _component(package: Distribution, name: str) -> Component:
 
 
 def _licences(metadata: Mapping[str, object]) -> Iterator[str]:
-    """What a package says of its licence, the most exact first."""
+    """Yield what a package says of its licence, the most exact first."""
     yield str(metadata.get("license_expression", ""))
     classifiers = metadata.get("classifier", [])
     names = [str(one).rpartition(" :: ")[2] for one in classifiers if str(one).startswith("License ::")]  # type: ignore[attr-defined]
