@@ -1,4 +1,4 @@
-"""TLS of a whole cluster: a certificate for each process, and one for those who ask it."""
+"""TLS and rights of a whole cluster: a certificate for each process, and one for those who ask it, who may do all."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -8,11 +8,13 @@ from typing import Any, Final
 
 from cluster.config.client_properties import read_client_tls
 from cluster.process.local_cluster import ZOOKEEPER
+from cluster.security.acls import ACL_AUTHORIZER
 from cluster.tls.authority import client, node, write_certificates, zookeeper
 from cluster.tls.settings import AUTHORITY, TlsSettings
 from deploy.local.zookeeper import ServerTls
 
 VARIABLE: Final = "KLAMM_COMMAND_CONFIG"
+_ADMIN: Final = client("admin")
 _DAYS: Final = 30
 
 
@@ -21,7 +23,7 @@ class ClusterSecurity:
 
     def __init__(self, folder: Path, hosts: Mapping[str, str]) -> None:
         self._folder = folder
-        subjects = [client("admin")]
+        subjects = [_ADMIN]
         for name, host in hosts.items():
             role, _, number = name.partition("-")
             subjects.append(zookeeper([host]) if name == ZOOKEEPER else node(role, int(number), [host]))
@@ -49,6 +51,8 @@ class ClusterSecurity:
             "zookeeper.ssl.keystore.location": own,
             "zookeeper.ssl.truststore.location": trust,
             "zookeeper.set.acl": True,
+            "authorizer.class.name": ACL_AUTHORIZER,
+            "super.users": f"User:{_ADMIN.distinguished_name}",
         }
 
     @contextmanager

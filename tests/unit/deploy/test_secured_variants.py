@@ -66,6 +66,7 @@ class TestCompose:
         assert found.settings.zookeeper_tls is not None
         assert found.settings.zookeeper_tls.keystore_location == keystore
         assert found.settings.zookeeper_set_acl
+        assert found.settings.super_users == f"User:{client('admin').distinguished_name}"
         # Nothing else differs from the open stack.
         for key, value in yaml.safe_load(OPEN[name]["environment"]["KLAMM_SETTINGS"]).items():
             assert yaml.safe_load(environment["KLAMM_SETTINGS"])[key] == value
@@ -124,6 +125,7 @@ class TestKubernetes:
         assert found.security_protocol("METRICS") == "SSL"
         assert container["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
         assert found.settings.client_auth_of("METRICS") == "none"
+        assert found.settings.super_users == f"User:{client('admin').distinguished_name}"
         sources = PATCHES[role]["spec"]["template"]["spec"]["volumes"][0]["projected"]["sources"]
         named = {(source["secret"]["name"], item["path"]) for source in sources for item in source["secret"]["items"]}
         assert {(pod, f"{pod}.pem"), (f"{role}-{PODS[role][0]}", "ca.pem")} <= named
