@@ -131,12 +131,16 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
-            tasks.start(tls.run(), name="TLS files")
-            tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
-            tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
+            _start_monitors(tasks, config, metrics, tls)
             own = Broker(broker_id, (), config.rack, klamm_version=version("klamm"))
             agent = health.agent = Agent(own, dependencies, tasks)
             await _serve(config, agent, dependencies, connections, serving=serving, rules=rules, stop=stop, tasks=tasks)
+
+
+def _start_monitors(tasks: TaskSet, config: NodeConfig, metrics: Metrics, tls: ProcessTls) -> None:
+    tasks.start(tls.run(), name="TLS files")
+    tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
+    tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
 
 
 def _prepare_listeners(config: NodeConfig, metrics: Metrics, tls: ProcessTls) -> tuple[ScramUsers, _Serving]:

@@ -1,6 +1,7 @@
 """Builds a controller process: creates every adapter and connects them."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
@@ -78,14 +79,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         servers = await serve_listeners(config, serve, tls, authentication)
         cleanup.push_async_callback(servers.stop)
         opened = await open_broker_client(
-            config,
-            zookeeper,
-            entrance,
-            admission,
-            of_process=tls,
-            metrics=metrics,
-            rules=rules,
-            cleanup=cleanup,
+            config, zookeeper, entrance, admission, of_process=tls, metrics=metrics, rules=rules, cleanup=cleanup
         )
         controller = Controller(
             config=_controller_config(config, servers.endpoints, opened),
@@ -99,12 +93,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             log_level=LogLevel(config.settings.log_level, set_log_level),
             users=users,
         )
-        if config.metrics_listen is not None:
-            health = HealthCheck(partial(health_of, controller))
-            of_port = tls.of_listener(METRICS_LISTENER)
-            address, close_metrics = serve_metrics(metrics, config.metrics_listen, health, tls=of_port)
-            cleanup.callback(close_metrics)
-            _log.info("Metrics endpoint started", address=address)
+        cleanup.callback(_serve_metrics(config, metrics, controller, tls))
         node = ControllerNode(controller, zookeeper, state_log_apis(state_changes), rules)
         entrance.open(guarded(node, rules, metrics, node.topic_of))
         addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
@@ -119,6 +108,18 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
                 await controller.run(stop)
         except* (ZooKeeperUnreachableError, ZooKeeperAuthenticationError, ZooKeeperAccessError) as group:
             raise StartupError(why_no_session(config, group.exceptions[0])) from group
+
+
+def _serve_metrics(
+    config: NodeConfig, metrics: Metrics, controller: Controller, tls: ProcessTls
+) -> Callable[[], object]:
+    """Start the metrics endpoint, if there is to be one; the result closes it."""
+    if config.metrics_listen is None:
+        return lambda: None
+    health = HealthCheck(partial(health_of, controller))
+    address, close = serve_metrics(metrics, config.metrics_listen, health, tls=tls.of_listener(METRICS_LISTENER))
+    _log.info("Metrics endpoint started", address=address)
+    return close
 
 
 def _limits(config: NodeConfig, descriptors: DescriptorPlan) -> AdmissionLimits:

@@ -201,7 +201,7 @@ class KafkaSession:
         if (answered is not None or own is not None) and not called.has(header.api_version):
             return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
         if own is not None:
-            return _encoded(own if self._may_be_told(called.key) else _NO_LOG_DIRS, header)
+            return _encoded(own if self._may_know(called.key) else _NO_LOG_DIRS, header)
         if answered is not None:
             thread = services.threads.of(called.key)
             token = THREAD.set(thread if len(frame) > _LARGE_BYTES else None)
@@ -266,7 +266,7 @@ class KafkaSession:
         elif not self._is_authenticated:
             await self._services.certificates.require_none()
 
-    def _may_be_told(self, key: ApiKey) -> bool:
+    def _may_know(self, key: ApiKey) -> bool:
         """Whether the client may see what this controller says of itself; only its directory is anybody's secret."""
         rules = self._services.rules
         if key is not ApiKey.DESCRIBE_LOG_DIRS or rules is None:
