@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from msgspec import Struct
 
+from admin.missing_topics import missing_topic
 from admin.offsets import RETRIABLE
 from admin.progress import some_of
 from admin.read_replicas import ReadReplicas
@@ -229,6 +230,8 @@ class Consumer:
             self._replicas.prefer(data.partition, data.preferred_read_replica, asyncio.get_running_loop().time())
             # Where its address is not known yet, it is by the next metadata.
             return self._topology.address(data.preferred_read_replica) is not None
+        if data.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise missing_topic(self._topic, data.error_code)
         if data.error_code is not ErrorCode.NONE:
             raise ApiError(
                 data.error_code,

@@ -15,7 +15,7 @@ from cluster.model.errors import PeerUnreachableError
 from cluster.process.local_cluster import BROKER, CERTIFICATES, CONTROLLER, ZOOKEEPER, Member
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.rpc.client import RpcClient
-from cluster.tls.authority import node, write_certificates
+from cluster.tls.authority import client, node, write_certificates
 from cluster.tls.contexts import client_context
 from deploy.local.cluster import LocalCluster
 from deploy.local.zookeeper import is_serving
@@ -75,6 +75,31 @@ def test_records_outlive_the_active_controller(cluster: LocalCluster) -> None:
     where = ("--bootstrap", cluster.members(BROKER)[0].address, "--command-config", str(cluster.client_properties))
     assert run_klamm("cluster", "health", *where).returncode in (0, 3)
     assert "User:CN=admin,O=klamm" in klamm(cluster, "story", "orders-0", "-o", "json").stdout
+
+
+def test_a_client_may_do_what_rules_allow_and_nothing_else(cluster: LocalCluster) -> None:
+    write_certificates(cluster.folder / CERTIFICATES, [client("alice")], days=30)
+    properties = cluster.folder / CERTIFICATES / "alice.properties"
+    where = ("--bootstrap", cluster.members(BROKER)[0].address, "--command-config", str(properties))
+
+    def produced() -> subprocess.CompletedProcess[str]:
+        return run_klamm("produce", "orders", *where, stdin="record\n")
+
+    assert "no right to topic 'orders'" in produced().stderr
+    refused = run_klamm("brokers", "alter", "1", "--config", "num.replica.fetchers=2", *where)
+    assert "may not AlterConfigs Cluster kafka-cluster" in refused.stderr
+    assert as_json(cluster, "topics", "list")["topics"] != []
+    assert "orders" not in run_klamm("topics", "list", *where).stdout
+    klamm(cluster, "acls", "add", "--allow-principal", "User:CN=alice,O=klamm", "--producer", "--topic", "orders")
+    eventually(lambda: produced().returncode == 0, "the rule is known to every node")
+    assert "orders" in run_klamm("topics", "list", *where).stdout
+    refused = run_klamm("consume", "orders", "--from-beginning", "--until-end", *where)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "no right to topic 'orders'" in refused.stderr
+    log = (cluster.folder / "logs" / f"{BROKER}-1.log").read_text()
+    log += (cluster.folder / "logs" / f"{BROKER}-2.log").read_text()
+    assert '"principal": "User:CN=alice,O=klamm"' in log
+    assert "User:CN=node" not in log, "nodes need no rules"
 
 
 def test_doctor_and_health_ask_the_secured_ports(cluster: LocalCluster) -> None:
