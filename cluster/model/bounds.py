@@ -114,7 +114,7 @@ USER_NAME: Final = Text(
     1 << 27,
     "klamm",
     r"(?s:.*)",
-    rule="may be any text",
+    rule="must be a text",
 )
 HOST: Final = Text(
     "host of an address", 255, "RFC 1035", r"[^\s\0-\x1f\ud800-\udfff]*", rule="must be a host name or an address"
