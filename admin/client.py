@@ -14,7 +14,7 @@ from cluster.model.errors import (
     PeerUnreachableError,
 )
 from cluster.model.partition import TopicPartition
-from cluster.requests import acls, cluster, configs, elections, log_dirs, reassignments, recovery, topics
+from cluster.requests import acls, cluster, configs, elections, log_dirs, reassignments, recovery, topics, users
 from cluster.requests.request import RequestFor, Response
 
 _LAST_WORD_MS = 1_000
@@ -304,6 +304,15 @@ class AdminClient(ClusterConnection):
     ) -> configs.PlanFeatureUpdatesResponse:
         """Plan what `update_features` would do; nothing is changed."""
         return await self.ask_controller(configs.PlanFeatureUpdatesRequest(tuple(updates)))
+
+    async def alter_user_scram_credentials(
+        self,
+        upsertions: Sequence[users.ScramCredentialUpsertion] = (),
+        deletions: Sequence[users.ScramCredentialDeletion] = (),
+    ) -> users.AlterUserScramCredentialsResponse:
+        """Create, replace and delete SCRAM credentials; the result has an item for each user."""
+        request = users.AlterUserScramCredentialsRequest(tuple(deletions), tuple(upsertions))
+        return await self.ask_controller(request)
 
     async def describe_features(self) -> configs.DescribeFeaturesResponse:
         return await self.ask_controller(configs.DescribeFeaturesRequest())

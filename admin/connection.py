@@ -30,6 +30,7 @@ from cluster.requests.configs import UpdateFeaturesRequest
 from cluster.requests.data import MetadataRequest, MetadataResponse
 from cluster.requests.recovery import RecoverClusterRequest
 from cluster.requests.request import RequestFor
+from cluster.requests.users import AlterUserScramCredentialsRequest
 from cluster.sasl.clients import ReadCredentials
 from cluster.tls.settings import TlsSettings
 
@@ -369,7 +370,7 @@ def _security(tls: TlsSettings) -> "ChannelSecurity":
 
 def _changes_something(request: Any) -> bool:
     """Whether a request, if it is carried out, leaves the cluster changed."""
-    return isinstance(request, UpdateFeaturesRequest | RecoverClusterRequest) or (
+    return isinstance(request, UpdateFeaturesRequest | RecoverClusterRequest | AlterUserScramCredentialsRequest) or (
         getattr(request, "validate_only", None) is False
     )
 

@@ -11,6 +11,7 @@ from cluster.requests import acls, agents, configs, reassignments, topics
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
 from cluster.requests.recovery import PlanClusterRecoveryRequest, RecoverClusterRequest
+from cluster.requests.users import AlterUserScramCredentialsRequest
 from cluster.rpc.apis import ApiKind, Request
 from controller import dry_runs
 from controller.active_controller import ActiveController
@@ -47,7 +48,6 @@ from controller.handlers.topics.requests import (
     wait_for_new_partitions,
 )
 from controller.request_events import Answer, ControllerApi
-from controller.user_requests import AlterUserScramCredentialsRequest
 
 
 def _refuse_controlled_shutdown(code: ErrorCode) -> agents.ControlledShutdownResponse:

@@ -109,6 +109,13 @@ TEXT: Final = Text("text", INT16_MAX, "STRING of Kafka's protocol", rule="must h
 EVENT_NAME: Final = Text(
     "name of an event, of which 64 characters are recorded", 1 << 27, "klamm", rule="must have no NUL"
 )
+USER_NAME: Final = Text(
+    "name of a user, refused with an error of its own if no znode can have it",
+    1 << 27,
+    "klamm",
+    r"(?s:.*)",
+    rule="must be a text",
+)
 HOST: Final = Text(
     "host of an address", 255, "RFC 1035", r"[^\s\0-\x1f\ud800-\udfff]*", rule="must be a host name or an address"
 )

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from cluster.model.errors import ClusterError, ConfigError, ErrorCode
+from cluster.model.printable import printable
 
 PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
@@ -15,6 +16,8 @@ MECHANISMS: Final = (*SCRAM, PLAIN, OAUTHBEARER)
 USER_LENGTH_MAX: Final = 256
 """The longest name of a user, in characters: it is repeated in every record of what the user changes."""
 
+_WHY_LENGTH_MAX: Final = 300
+"""Of what is logged: names in it are as strangers have sent them."""
 _WHY: Final = "authentication failed: unknown user, or wrong password or token"
 
 
@@ -25,7 +28,7 @@ class AuthenticationFailedError(ClusterError):
 
     def __init__(self, why: str) -> None:
         super().__init__(_WHY)
-        self.why = why
+        self.why = printable(why[:_WHY_LENGTH_MAX])
 
 
 class SaslStep(Struct, frozen=True):

@@ -71,6 +71,30 @@ def parse_credential(mechanism: str, text: str) -> ScramCredential:
     return ScramCredential(salt, stored_key, server_key, iterations)
 
 
+class SaltedPassword(Struct, frozen=True):
+    """What a credential is made from. It does not say the password, but whoever has it can pose as the user."""
+
+    salt: bytes
+    salted_password: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return "SaltedPassword(not shown)"
+
+
+def salt_password(mechanism: str, password: str, iterations: int = ITERATIONS_MIN) -> SaltedPassword:
+    """Salt a password. It takes some milliseconds.
+
+    Raises ConfigError, which does not quote it, if clients would not agree on its bytes: those of Kafka take other
+    characters than ASCII as they are, those of RFC 5802 do not.
+    """
+    if not (password.isascii() and password.isprintable() and password):
+        raise ConfigError(["password: must be printable characters of ASCII"])
+    salt = secrets.token_bytes(_DECOY_SALT_BYTES)
+    salted = hashlib.pbkdf2_hmac(digest_of(mechanism), password.encode(), salt, iterations)
+    return SaltedPassword(salt, salted, iterations)
+
+
 class Decoys:
     """Makes up the credentials of users that there are not: the same at each attempt, as those of others are."""
 

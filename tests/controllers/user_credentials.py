@@ -3,7 +3,7 @@
 import base64
 import hashlib
 
-from controller.user_requests import (
+from cluster.requests.users import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,

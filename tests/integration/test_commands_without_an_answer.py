@@ -61,6 +61,8 @@ ARGUMENTS = {
     "topics describe": (),
     "topics list": (),
     "topics offsets": ("orders",),
+    "users remove": ("ann",),
+    "users set": ("ann",),
     "verify replicas": (),
     "watch": (),
 }

@@ -30,9 +30,8 @@ from cluster.kafka_wire.messages.data import (
 )
 from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.requests import agents, topics
+from cluster.requests import agents, topics, users
 from cluster.requests import configs as own_configs
-from controller import user_requests as users
 from controller.adapters.kafka.authorizers import Authorizers
 from tests.kafka.listeners import NEWEST_CREATION, as_version, asked, creates, creating, listener_with
 from tests.kafka.peers import TIMEOUT_S, KafkaPeer, connected, kafka_broker, kafka_listener

@@ -56,9 +56,9 @@ class SecuredProcesses:
     def end(self) -> None:
         self._programs.end()
 
-    async def ask(self, address: str, mechanism: str, password: str) -> DescribeClusterResponse:
-        """Ask as alice, until the process has read its users."""
-        credentials = ClientCredentials(mechanism, "alice", Secret(password))
+    async def ask(self, address: str, mechanism: str, password: str, user: str = "alice") -> DescribeClusterResponse:
+        """Ask as a user, until the process has read its users."""
+        credentials = ClientCredentials(mechanism, user, Secret(password))
         material = LiveMaterial(TlsSettings(truststore_location=str(self.issuer.authority)))
         client = RpcClient(security=ChannelSecurity(material), sasl=lambda: credentials)
         try:
@@ -94,6 +94,17 @@ def processes(tmp_path: Path, zookeeper: str) -> Iterator[SecuredProcesses]:
     running = SecuredProcesses(tmp_path, zookeeper)
     yield running
     running.end()
+
+
+async def until_answered(ask: Callable[[], Any]) -> None:
+    """Until the process has read what was written."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            try:
+                await ask()
+                return
+            except ApiError:
+                await asyncio.sleep(0.05)
 
 
 async def until_refused(ask: Callable[[], Any]) -> ApiError:
@@ -132,11 +143,24 @@ async def test_a_user_of_kafkas_tool_gets_in_and_one_who_is_removed_does_not(
     open_to_others = await asyncio.to_thread(run_klamm, "topics", "list", *where)
     assert "has sasl.jaas.config in it, and others may read" in open_to_others.stderr
 
+    config.chmod(0o600)
+    for command in (("users", "set", "bob"), ("users", "set", "alice", "--mechanism", "scram-sha-256")):
+        done = await asyncio.to_thread(run_klamm, *command, *where, stdin="of klamm\n")
+        assert done.returncode == 0, done.stderr
+        assert "of klamm" not in done.stdout + done.stderr
+    for address in (processes.controller, processes.agent):
+        await until_answered(lambda address=address: processes.ask(address, "SCRAM-SHA-256", "of klamm"))
+        await until_answered(lambda address=address: processes.ask(address, "SCRAM-SHA-512", "of klamm", "bob"))
+    removed = await asyncio.to_thread(run_klamm, "users", "remove", "bob", *where)
+    assert (removed.returncode, removed.stderr) == (0, "password of user bob removed\n")
+    again = await asyncio.to_thread(run_klamm, "users", "remove", "bob", *where)
+    assert "user credential that does not exist" in again.stderr
+
     await asyncio.to_thread(processes.set_user, "alice", {"SCRAM-SHA-512": OF_KAFKA["SCRAM-SHA-512"]})
     for address in (processes.controller, processes.agent):
 
         async def ask(address: str = address) -> None:
-            await processes.ask(address, "SCRAM-SHA-256", PASSWORDS["SCRAM-SHA-256"])
+            await processes.ask(address, "SCRAM-SHA-256", "of klamm")
 
         refusal = await until_refused(ask)
         assert refusal.message == "authentication failed: unknown user, or wrong password or token"

@@ -69,6 +69,7 @@ ALTER_CLUSTER = {
     "UpdateFeatures",
     "RecoverCluster",
     "CreateAcls",
+    "AlterUserScramCredentials",
     "DeleteAcls",
     "Shutdown",
     "AcknowledgeDamage",

@@ -8,8 +8,8 @@ from cluster.kafka_wire.conversion import convert
 from cluster.kafka_wire.messages import configs as wire_configs
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.model.errors import ApiError
+from cluster.requests.users import AlterUserScramCredentialsRequest
 from controller.adapters.kafka.conversions import AnsweredApi
-from controller.user_requests import AlterUserScramCredentialsRequest
 
 
 def _refused(

@@ -13,14 +13,14 @@ from urllib.parse import quote
 
 from cluster.model import bounds
 from cluster.model.errors import ApiError, ErrorCode
-from cluster.znodes.configs import ConfigEntity
-from controller.user_requests import (
+from cluster.requests.users import (
     AlterUserScramCredentialsRequest,
     ScramCredentialAlteration,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
     ScramMechanism,
 )
+from cluster.znodes.configs import ConfigEntity
 
 _ITERATIONS_MIN, _ITERATIONS_MAX = 4096, 16_384
 _MECHANISMS: Final = frozenset(ScramMechanism)

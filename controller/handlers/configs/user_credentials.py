@@ -11,15 +11,15 @@ import structlog
 from cluster.aio.off_loop import off_loop
 from cluster.aio.slices import in_slices
 from cluster.model.errors import ApiError, ErrorCode
-from cluster.znodes.configs import ConfigEntity
-from controller.active_controller import ActiveController
-from controller.decisions.configs.user_credentials import refused_users, user_entity, with_credentials
-from controller.handlers.configs.writes import ConfigChange, WrittenConfig, change_configs
-from controller.user_requests import (
+from cluster.requests.users import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from cluster.znodes.configs import ConfigEntity
+from controller.active_controller import ActiveController
+from controller.decisions.configs.user_credentials import refused_users, user_entity, with_credentials
+from controller.handlers.configs.writes import ConfigChange, WrittenConfig, change_configs
 
 _log = structlog.stdlib.get_logger()
 

@@ -166,6 +166,11 @@ class ControllerServiceStub:
                 request_serializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsResponse.FromString,
                 _registered_method=True)
+        self.AlterUserScramCredentials = channel.unary_unary(
+                '/klamm.v1.ControllerService/AlterUserScramCredentials',
+                request_serializer=klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsResponse.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/klamm.v1.ControllerService/Watch',
                 request_serializer=klamm_dot_v1_dot_watch__pb2.WatchRequest.SerializeToString,
@@ -338,6 +343,13 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterUserScramCredentials(self, request, context):
+        """Creates, replaces and deletes the SCRAM credentials of users, which are in ZooKeeper as those of Kafka.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Watch(self, request, context):
         """Stream of cluster events. Ends when the controller resigns.
         """
@@ -472,6 +484,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.DeleteAcls,
                     request_deserializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsResponse.SerializeToString,
+            ),
+            'AlterUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterUserScramCredentials,
+                    request_deserializer=klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -1154,6 +1171,33 @@ class ControllerService:
             '/klamm.v1.ControllerService/DeleteAcls',
             klamm_dot_v1_dot_acls__pb2.DeleteAclsRequest.SerializeToString,
             klamm_dot_v1_dot_acls__pb2.DeleteAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ControllerService/AlterUserScramCredentials',
+            klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+            klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsResponse.FromString,
             options,
             channel_credentials,
             insecure,

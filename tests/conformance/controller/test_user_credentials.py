@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from cluster.model.errors import ErrorCode
+from cluster.requests.users import ScramCredentialDeletion, ScramCredentialUpsertion
 from cluster.znodes.configs import decode_config, decode_config_change, encode_config
 from cluster.znodes.paths import CONFIG_CHANGES
-from controller.user_requests import ScramCredentialDeletion, ScramCredentialUpsertion
 from tests.controllers.user_credentials import SHA_256, SHA_512, of, upsertion
 from tests.controllers.worlds import RunningController, World, run_virtually, running_cluster
 

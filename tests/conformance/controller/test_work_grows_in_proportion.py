@@ -36,9 +36,9 @@ from cluster.requests.topics import (
     NewTopic,
     TopicToDelete,
 )
+from cluster.requests.users import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from controller.decisions.broker_requests import ControlBatch
 from controller.handlers.partitions.replica_transitions import move_replicas
-from controller.user_requests import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from tests.controllers.user_credentials import SHA_256, of, upsertion
 from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.model.errors import ApiError, ErrorCode
+from cluster.requests.users import ScramCredentialDeletion, ScramCredentialUpsertion, ScramMechanism
 from cluster.sasl.scram import Decoys, ScramClientExchange, ScramServerExchange, parse_credential
 from controller.decisions.configs.user_credentials import refused_users, user_entity, with_credentials
-from controller.user_requests import ScramCredentialDeletion, ScramCredentialUpsertion, ScramMechanism
 from tests.controllers.user_credentials import SHA_256, SHA_512, of, upsertion
 
 

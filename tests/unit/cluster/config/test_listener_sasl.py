@@ -112,6 +112,18 @@ def test_what_cannot_be_served_is_refused_at_the_start(
     assert why in str(refused.value)
 
 
+def test_a_listener_has_its_own_rules_for_certificates(issuer: Issuer, keystore: Path) -> None:
+    own = {
+        "ssl.principal.mapping.rules": "RULE:CN=(.*)/$1/",
+        "listener.name.control.ssl.principal.mapping.rules": "DEFAULT",
+    }
+    settings = load(issuer, keystore, **own)
+    assert [str(settings.mapping_of(name).principal_of("CN=a")) for name in ("PLAINTEXT", "CONTROL")] == [
+        "User:a",
+        "User:CN=a",
+    ]
+
+
 def test_brokers_must_be_able_to_fetch(issuer: Issuer, keystore: Path) -> None:
     with pytest.raises(ConfigError, match="PLAINTEXT:SASL_SSL: brokers fetch here, too, by certificate"):
         require_certificates_of_followers(load(issuer, keystore))

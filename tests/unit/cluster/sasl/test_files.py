@@ -1,18 +1,22 @@
 """Files with passwords, keys and users: what is wrong with them is said, and nothing of what is in them."""
 
+import hmac
 import json
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from cluster.model.errors import ConfigError
-from cluster.sasl.bearer import parse_keys
+from cluster.sasl.bearer import BearerRules, BearerServerExchange, parse_keys
 from cluster.sasl.followed_files import FollowedFile
 from cluster.sasl.jaas import LoginModule, parse_login_module
-from cluster.sasl.mechanisms import AuthenticationFailedError
+from cluster.sasl.mechanisms import AuthenticationFailedError, SaslStep
 from cluster.sasl.plain import PlainServerExchange, parse_passwords
 from cluster.tls.secret import Secret
 from tests.processes.certificates import write_secret
@@ -96,6 +100,43 @@ def test_keys_of_a_set_are_found_by_their_names() -> None:
 def test_a_key_that_must_not_verify_tokens_is_refused(keys: list[Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         parse_keys("f", json.dumps({"keys": keys}).encode())
+
+
+def test_a_token_is_verified_with_the_algorithm_of_the_key_and_no_other() -> None:
+    """The two classic attacks: no signature at all, and the public key taken for a secret one (RFC 8725, 3.1)."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    keys = parse_keys("f", json.dumps({"keys": [described(key.public_key(), kid="a")]}).encode())
+    exchange = BearerServerExchange(BearerRules(("klamm",), "i"), lambda: keys, now=lambda: 4_000_000_000.0)
+    claims = {"sub": "alice", "aud": "klamm", "iss": "i", "exp": 4_000_000_060}
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+    def step(token: str) -> SaslStep:
+        return exchange.step(f"n,,\x01auth=Bearer {token}\x01\x01".encode())
+
+    def made(algorithm: str, sign: Callable[[bytes], bytes]) -> str:
+        parts = (json.dumps(part).encode() for part in ({"alg": algorithm, "kid": "a"}, claims))
+        signed = b".".join(map(encoded, parts))
+        return (signed + b"." + encoded(sign(signed))).decode()
+
+    assert step(jwt.encode(claims, key, "ES256", headers={"kid": "a"})) == SaslStep(b"", "alice", 60.0)
+    forged = [
+        made("none", lambda _: b""),
+        made("HS256", lambda signed: hmac.digest(public, signed, "sha256")),
+        made("ES256", lambda _: bytes(64)),
+        jwt.encode(claims, key, "ES256"),
+        "a.b.c",
+        "",
+    ]
+    for token in forged:
+        with pytest.raises(AuthenticationFailedError):
+            step(token)
+    for malformed in (b"", b"n,,", b"n,,\x01auth=Basic x\x01\x01", b"x" * 20_000, b"\xff"):
+        with pytest.raises(AuthenticationFailedError):
+            exchange.step(malformed)
+
+
+def encoded(part: bytes) -> bytes:
+    return urlsafe_b64encode(part).rstrip(b"=")
 
 
 def test_a_key_without_a_name_and_two_of_one_name_are_refused() -> None:

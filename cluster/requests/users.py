@@ -5,8 +5,11 @@ from typing import Annotated
 
 from msgspec import Struct
 
+from cluster.model import bounds
 from cluster.model.annotations import KafkaName
 from cluster.model.errors import ErrorCode
+from cluster.requests.field_types import ClientItems, Int32
+from cluster.requests.request import RequestFor
 
 
 class ScramMechanism(IntEnum):
@@ -22,18 +25,18 @@ class ScramMechanism(IntEnum):
 
 
 class ScramCredentialDeletion(Struct, frozen=True):
-    user: Annotated[str, KafkaName("name")]
-    mechanism: int
+    user: Annotated[str, bounds.USER_NAME, KafkaName("name")]
+    mechanism: Int32
 
 
 class ScramCredentialUpsertion(Struct, frozen=True):
     """Create or replace a credential. `salted_password`: `Hi(password, salt, iterations)`; never logged."""
 
-    user: Annotated[str, KafkaName("name")]
-    mechanism: int
-    iterations: int
-    salt: bytes
-    salted_password: bytes
+    user: Annotated[str, bounds.USER_NAME, KafkaName("name")]
+    mechanism: Int32
+    iterations: Int32
+    salt: Annotated[bytes, bounds.BYTES]
+    salted_password: Annotated[bytes, bounds.BYTES]
 
     def __repr__(self) -> str:
         return f"ScramCredentialUpsertion(user={self.user!r}, mechanism={self.mechanism}, (not shown))"
@@ -42,11 +45,11 @@ class ScramCredentialUpsertion(Struct, frozen=True):
 ScramCredentialAlteration = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
-class AlterUserScramCredentialsRequest(Struct, frozen=True):
+class AlterUserScramCredentialsRequest(RequestFor["AlterUserScramCredentialsResponse"], frozen=True):
     """Each user is changed completely or not at all."""
 
-    deletions: tuple[ScramCredentialDeletion, ...] = ()
-    upsertions: tuple[ScramCredentialUpsertion, ...] = ()
+    deletions: ClientItems[ScramCredentialDeletion] = ()
+    upsertions: ClientItems[ScramCredentialUpsertion] = ()
 
     @property
     def alterations(self) -> tuple[ScramCredentialAlteration, ...]:
