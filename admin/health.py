@@ -81,6 +81,7 @@ class Trouble(StrEnum):
     FULL_LOG_DIRECTORY = "full_log_directory", Severity.CRITICAL
     UNFIT_CONTROLLER = "unfit_controller", Severity.WARNING
     MALFORMED_ZNODE = "malformed_znode", Severity.WARNING
+    OPEN_ZNODE = "open_znode", Severity.WARNING
     TOPIC_ID_CONFLICT = "topic_id_conflict", Severity.WARNING
     TOPIC_ID_LOST = "topic_id_lost", Severity.WARNING
     ENDPOINT_CONFLICT = "endpoint_conflict", Severity.WARNING

@@ -73,3 +73,7 @@ class ZooKeeperReads(Protocol):
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         """List the children of znodes, in the order of the paths; None for one that is missing."""
         ...
+
+    async def open_to_everyone(self, paths: Sequence[str]) -> list[bool]:
+        """Whether everyone may change each znode, in the order of the paths."""
+        ...

@@ -91,6 +91,9 @@ class RehearsalZooKeeper:
         await self._list(paths)
         return [self._tree.children(path) for path in paths]
 
+    async def open_to_everyone(self, paths: Sequence[str]) -> list[bool]:
+        return await self._reads.open_to_everyone(paths)
+
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
         await self._place([*(op.path for op in ops), *(parent_of(op.path) for op in ops)])
         numbered = [parent_of(op.path) for op in ops if isinstance(op, Create) and op.sequential]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from cluster.model.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperAccessError
+from cluster.zookeeper.acl import Access
 from cluster.zookeeper.port import WatchEvent, WatchKind
 from simulator.zookeeper import ServerSession
 
@@ -108,6 +109,11 @@ class ClientWatches:
 
 def list_children(session: ServerSession, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
     return [session.children(path, watch=False) for path in paths]
+
+
+def list_open(session: ServerSession, paths: Sequence[str]) -> list[bool]:
+    znodes = session.server.tree.znodes
+    return [path in znodes and znodes[path].access is Access.OPEN for path in paths]
 
 
 def in_requests(paths: Sequence[str]) -> list[Sequence[str]]:

@@ -17,7 +17,7 @@ from cluster.zookeeper.port import Create, Listener, Op, OpResult, SessionEvent,
 from cluster.zookeeper.znode_tree import SessionIdentity
 from simulator.virtual_time_loop import OUTSIDE, Process, virtual_loop
 from simulator.zookeeper import ServerSession, SimulatedConnection, SimulatedZooKeeper
-from simulator.zookeeper_calls import CallQueue, ClientWatches, PendingCall, in_requests, list_children
+from simulator.zookeeper_calls import CallQueue, ClientWatches, PendingCall, in_requests, list_children, list_open
 
 RECONNECT_SECONDS: Final = 0.1
 Refusals = Callable[[Sequence[Op]], list[OpResult] | None]
@@ -143,6 +143,11 @@ class SimulatedZooKeeperClient:
         absolute = [self._chroot.absolute(path) for path in paths]
         calls = [PendingCall(partial(list_children, paths=chunk)) for chunk in in_requests(absolute)]
         return [names for part in await self._ask(calls) for names in part]
+
+    async def open_to_everyone(self, paths: Sequence[str]) -> list[bool]:
+        absolute = [self._chroot.absolute(path) for path in paths]
+        calls = [PendingCall(partial(list_open, paths=chunk)) for chunk in in_requests(absolute)]
+        return [found for part in await self._ask(calls) for found in part]
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
         (result,) = await self.multi_many([ops])

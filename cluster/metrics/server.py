@@ -65,7 +65,7 @@ class MetricsServer(ThreadingHTTPServer):
         health: HealthCheck | None,
         timeout_s: float,
         *,
-        tls: LiveContexts | None = None,
+        tls: ListenerTls | None = None,
     ) -> None:
         # Bound by the caller: this class would ask DNS for the name of the host.
         super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
@@ -74,7 +74,8 @@ class MetricsServer(ThreadingHTTPServer):
         self.registry, self.health = registry, health
         self.encoding = threading.Lock()
         """Metrics are encoded one response after the other, so that the event loop competes with one thread only."""
-        self._timeout_s, self._tls = timeout_s, tls
+        self._timeout_s = timeout_s
+        self._tls = None if tls is None else (_contexts(tls), tls.on_handshake)
         self._changed = threading.Condition()
         self._open: dict[socket.socket, float] = {}
         """The deadline of each connection that has a thread, the oldest first."""
@@ -95,9 +96,11 @@ class MetricsServer(ThreadingHTTPServer):
         self._has_failed = False
         if self._tls is None:
             return accepted
+        contexts, on_handshake = self._tls
+        on_handshake()
         connection, peer = accepted
         # The handshake is for the thread of the connection, whose deadline holds for it as well.
-        return self._tls.current().wrap_socket(connection, server_side=True, do_handshake_on_connect=False), peer
+        return contexts.current().wrap_socket(connection, server_side=True, do_handshake_on_connect=False), peer
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection on a thread, in place of another one if there are too many: a health check gets in."""
@@ -244,7 +247,7 @@ def serve_metrics(
         listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=_BACKLOG)  # noqa: S104 - compared with, or asked for by the operator.
     except OSError as error:
         raise StartupError(f"cannot serve metrics on {listen}: {error.strerror}") from error
-    server = MetricsServer(listener, registry, health, timeout_s, tls=None if tls is None else _contexts(tls))
+    server = MetricsServer(listener, registry, health, timeout_s, tls=tls)
     threading.Thread(target=server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True).start()
     return f"{host}:{listener.getsockname()[1]}", server.stop
 

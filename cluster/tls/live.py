@@ -102,7 +102,7 @@ class ListenerTls(NamedTuple):
     requires_certificates: bool
     max_age_ms: int
     on_handshake: Callable[[], None] = lambda: None
-    """Called on any thread when a handshake of a gRPC port begins; gRPC does not say how it ends."""
+    """Called on any thread when a handshake begins; gRPC does not say how it ends."""
 
 
 async def keep_fresh(materials: Callable[[], Iterable[LiveMaterial]], *, poll_s: float = POLL_S) -> None:

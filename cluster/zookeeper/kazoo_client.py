@@ -18,6 +18,7 @@ from cluster.model.errors import (
     ZooKeeperUnreachableError,
 )
 from cluster.tls.live import LiveMaterial
+from cluster.zookeeper.acl import is_open
 from cluster.zookeeper.armed_watches import chunks_by_size
 from cluster.zookeeper.chroot import Chroot
 from cluster.zookeeper.kazoo_requests import (
@@ -28,6 +29,7 @@ from cluster.zookeeper.kazoo_requests import (
     UNIMPLEMENTED,
     ErrorAnswer,
     Exists,
+    GetAcl,
     GetChildren,
     GetData,
     LostAnswer,
@@ -209,6 +211,11 @@ class KazooZooKeeper:
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         return await self._read_many(paths, GET_CHILDREN, lambda path: GetChildren(path, watch=False), [])
 
+    async def open_to_everyone(self, paths: Sequence[str]) -> list[bool]:
+        requests = [GetAcl(self._chroot.absolute(path)) for path in paths]
+        await self._exchange(requests)
+        return [_is_open(request) for request in requests]
+
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
         (result,) = await self.multi_many([ops])
         if isinstance(result, Exception):
@@ -383,6 +390,12 @@ def answer_of(request: Request, path: str = "") -> Any:
     if isinstance(outcome, ErrorAnswer | Exception):
         raise _failure(outcome, path)
     return outcome
+
+
+def _is_open(request: Request) -> bool:
+    if isinstance(request.outcome, ErrorAnswer) and request.outcome.code in (NO_NODE, ZkError.NO_AUTH):
+        return False
+    return is_open(answer_of(request))
 
 
 def _failure(outcome: ErrorAnswer | Exception, path: str = "") -> Exception:

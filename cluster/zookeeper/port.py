@@ -200,6 +200,11 @@ class ZooKeeper(Protocol):
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         """List the children of many znodes in few round trips; results in the order of `paths`, None if missing."""
 
+    async def open_to_everyone(self, paths: Sequence[str]) -> list[bool]:
+        """Whether everyone may change each znode, in the order of the paths; False for one that is missing, or whose
+        ACL this client must not read.
+        """
+
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
         """Carry out one transaction: all operations or none. The result has one item for each operation, in order.
 

@@ -33,6 +33,7 @@ from controller.decisions.partition_descriptions import described_partition
 from controller.decisions.topics.deletion_progress import describe_deletion
 from controller.handlers.contradictory_znodes import contradictory_znodes
 from controller.handlers.malformed_znode_findings import malformed_znodes
+from controller.handlers.open_znode_findings import open_znodes
 from controller.handlers.topics.absent_brokers import absences_end_at
 
 
@@ -71,7 +72,8 @@ async def describe_findings(active: ActiveController, _request: DescribeFindings
     )
     expected = active.config.settings.klamm_controllers_expected
     missing = missing_controllers(*await active.store.read_controllers(), expected)
-    of_znodes = bundled((*await contradictory_znodes(active), *await malformed_znodes(active)))
+    unsound = (*await contradictory_znodes(active), *await malformed_znodes(active))
+    of_znodes = bundled((*unsound, *await open_znodes(active)))
     return DescribeFindingsResponse((*missing, *found, *of_znodes))
 
 

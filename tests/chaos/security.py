@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.config.client_properties import read_client_tls
+from cluster.config.client_properties import read_client_security
 from cluster.process.local_cluster import ZOOKEEPER
 from cluster.security.acls import ACL_AUTHORIZER
 from cluster.tls.authority import client, node, write_certificates, zookeeper
@@ -37,7 +37,7 @@ class ClusterSecurity:
     @property
     def client(self) -> TlsSettings | None:
         """What clients connect with."""
-        return read_client_tls(self._folder / "admin.properties")
+        return read_client_security(self._folder / "admin.properties").tls
 
     def settings(self, name: str) -> Mapping[str, Any]:
         """Of a controller or a broker: TLS at every port, and znodes that belong to the nodes."""

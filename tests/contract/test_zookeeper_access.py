@@ -116,6 +116,21 @@ def test_nobody_cannot_own_a_node(world: World) -> None:
     world.run(test)
 
 
+def test_znodes_that_everyone_may_change_are_named(world: World) -> None:
+    async def test(world: World) -> None:
+        owner, _ = await world.client(user="klamm", sets_acl=True)
+        await create(owner, "/config", "/config/users", "/consumers")
+        stray, _ = await world.client(user="klamm")
+        await create(stray, "/config/topics")
+        paths = ["/config", "/config/users", "/consumers", "/config/topics", "/nothing"]
+        assert await owner.open_to_everyone(paths) == [False, False, True, True, False]
+        other, _ = await world.client()
+        assert (await other.open_to_everyone(paths))[2:] == [True, True, False]
+        assert await owner.open_to_everyone([]) == []
+
+    world.run(test)
+
+
 def test_who_may_not_create_a_chroot_may_use_it(world: World) -> None:
     async def test(world: World) -> None:
         owner, _ = await world.client(user="klamm", sets_acl=True)

@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from adoption.command_config import read_command_config
-from cluster.config.client_properties import read_client_tls
+from cluster.config.client_properties import read_client_security
 from cluster.config.config import load_config
 from cluster.config.secret_keys import is_secret_key
 from cluster.config.settings import Settings
@@ -78,15 +78,17 @@ def test_what_is_wrong_with_settings_is_said_without_them(made: Certificates, tm
     assert refused > 20
 
 
-@pytest.mark.parametrize("read", [read_command_config, read_client_tls])
+@pytest.mark.parametrize("read", [read_command_config, read_client_security])
 def test_what_is_wrong_with_a_file_of_a_client_is_said_without_it(
     made: Certificates, tmp_path: Path, read: Callable[[Path], object]
 ) -> None:
     file = tmp_path / "client.properties"
+    file.touch(0o600)
 
     def load() -> object:
-        tls = read(file)
-        return load_material(tls) if isinstance(tls, TlsSettings) else tls
+        found = read(file)
+        tls = getattr(found, "tls", None)
+        return load_material(tls) if isinstance(tls, TlsSettings) else found
 
     for given in faults(made, tmp_path):
         texts = {key: value.replace("\n", "\\n") for key, value in given.items() if isinstance(value, str)}
