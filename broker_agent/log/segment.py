@@ -77,6 +77,10 @@ class Segment:
         self.is_dirty = False
         """Whether the file has data for which no flusher was created yet."""
         self._is_deleted = False
+        self._newest: PlacedBatch | None = None
+        """The last batch, if it was appended by this process and the segment is not full: it is asked for most often,
+        and the index leads to some batches before it.
+        """
 
     @property
     def size(self) -> int:
@@ -281,6 +285,9 @@ class Segment:
 
     def find(self, offset: Offset) -> PlacedBatch | None:
         """The first batch that ends at or after `offset`, or None."""
+        newest = self._newest
+        if newest is not None and offset >= newest.header.base_offset:
+            return newest if offset <= newest.header.last_offset else None
         near = self._batches_near(offset - self.base_offset)
         return next((batch for batch in near if batch.header.last_offset >= offset), None)
 
@@ -320,6 +327,7 @@ class Segment:
         self.is_dirty = True
         for position, header in batches:
             self._record_batch(start + position, header)
+            self._newest = PlacedBatch(start + position, header)
 
     def _record_batch(self, position: int, header: BatchHeader) -> None:
         relative_offset = header.last_offset - self.base_offset
@@ -371,7 +379,7 @@ class Segment:
         walk = self._walk_uncovered(position, expected_in_segment(self.base_offset))
         uncovered = [PlacedBatch(checked.position, checked.header) for checked in walk]
         self._file.truncate(position)
-        self.is_dirty = True
+        self.is_dirty, self._newest = True, None
         if position == 0:
             self.first_timestamp = NO_TIMESTAMP
         self._forget_uncovered()
@@ -392,6 +400,7 @@ class Segment:
 
         The times first: batches that the offset index covers are not read again, so their times must be there.
         """
+        self._newest = None
         self._times.add(*self._largest)
         self._append(TIME_INDEX_SUFFIX, self._times.encode(self._times_on_disk), flushers)
         self._times_on_disk = len(self._times)
