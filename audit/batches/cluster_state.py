@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from audit.batches.bucket import BucketPlace, controllers_followed, controllers_named, write_findings
 from audit.batches.cluster_tables import Read, TablesState, write_cluster_tables
+from audit.batches.subject_findings import SUBJECTS, subject_findings
 from audit.chains.incarnations import Span, findings_of_span, joined
 from audit.chains.line_digests import DIGESTS, digests_of, find_digests, joined_digests
 from audit.chains.witnesses import Latest, Witnessed, add_witnessed, unconfirmed
@@ -104,6 +105,8 @@ def check_cluster(
     runs = write_cluster_tables(output, place, known.tables, state.runs, Read(rows, read), file=file)
     findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows), *_kafka_logs(known, read)]
     findings += _deletions(known, rows, limits)
+    of_subjects, steps = subject_findings(output, state.runs.get(SUBJECTS, ()), rows, read, file)
+    findings += of_subjects
     findings += [*faults_found(known.unread, faults), *converted_found(read)]
     for part in read:
         known.unread.pop(part.log, None)
@@ -119,7 +122,7 @@ def check_cluster(
         output.write_rows(QUARANTINE_TABLE, _quarantined(lines), place.batch, place.bucket)
     digests, digest_runs = _digests(output, state, read, file)
     known.unconfirmed = _unconfirmed([*known.unconfirmed, *witnessed], digest_runs)
-    now = BucketState({**runs.stored, DIGESTS: digests}, file.add_bytes(msgspec.msgpack.encode(known)))
+    now = BucketState({**runs.stored, SUBJECTS: steps, DIGESTS: digests}, file.add_bytes(msgspec.msgpack.encode(known)))
     file.write()
     return BucketResult(
         place.bucket,

@@ -6,7 +6,10 @@ from audit.rules import (
     applied_states,
     durations,
     leader_claims,
+    machine_steps,
+    moves,
     node_views,
+    record_assignments,
     record_rules,
     recreations,
     role_offsets,
@@ -17,6 +20,7 @@ from audit.rules import (
 
 RULES: Final = (
     record_rules.RULE,
+    record_assignments.RULE,
     role_offsets.RULE,
     state_sequences.RULE,
     leader_claims.RULE,
@@ -25,5 +29,7 @@ RULES: Final = (
     unclean_elections.RULE,
     unfinished_work.RULE,
     recreations.RULE,
+    machine_steps.RULE,
+    moves.RULE,
     node_views.RULE,
 )

@@ -8,8 +8,17 @@ from tests.audit_corpus.faults_of_heads import FAULTS_OF_HEADS
 from tests.audit_corpus.faults_of_histories import FAULTS_OF_HISTORIES
 from tests.audit_corpus.faults_of_isrs import FAULTS_OF_ISRS
 from tests.audit_corpus.faults_of_lines import FAULTS_OF_LINES
+from tests.audit_corpus.faults_of_moves import FAULTS_OF_MOVES
 from tests.audit_corpus.faults_of_records import FAULTS_OF_RECORDS
+from tests.audit_corpus.faults_of_topics import FAULTS_OF_TOPICS
 
 FAULTS: Final[dict[str, Fault]] = (
-    FAULTS_OF_LINES | FAULTS_OF_FILES | FAULTS_OF_RECORDS | FAULTS_OF_HISTORIES | FAULTS_OF_HEADS | FAULTS_OF_ISRS
+    FAULTS_OF_LINES
+    | FAULTS_OF_FILES
+    | FAULTS_OF_RECORDS
+    | FAULTS_OF_HISTORIES
+    | FAULTS_OF_HEADS
+    | FAULTS_OF_ISRS
+    | FAULTS_OF_MOVES
+    | FAULTS_OF_TOPICS
 )

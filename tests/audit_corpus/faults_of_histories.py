@@ -40,6 +40,16 @@ def brokers(record: Record) -> Brokers:
     return Brokers(record["leader"], next(broker for broker in record["replicas"] if broker != record["leader"]))
 
 
+def move_back(records: Sequence[Record], state: Record, at_ms: int) -> Record:
+    """The reassignment that gives the partition the replicas again that it had in this state."""
+    of_partition = [r for r in records if r["kind"] == "assignment" and r["topic_id"] == state["topic_id"]]
+    base = {name: value for name, value in of_partition[-1].items() if name != "seq"}
+    adding = [broker for broker in state["replicas"] if broker not in base["replicas"]]
+    cause = {"event": "ApiPartitionReassignment", "id": state["cause"]["id"]}
+    moved = {"to_state": "started", "replicas": state["replicas"], "adding_replicas": adding, "removing_replicas": []}
+    return {**base, **moved, "cause": cause, "principal": "ANONYMOUS", "at_ms": at_ms}
+
+
 def then(
     states: Callable[[Brokers], Sequence[State]], every_ms: int = 1_000, **fields: object
 ) -> Callable[[Logs], object]:
@@ -49,6 +59,7 @@ def then(
         last = chosen_partition(records)
         named = brokers(last)
         at_ms = max(record["at_ms"] for record in records)
+        records.append(move_back(records, last, at_ms))
         for state in states(named):
             at_ms += every_ms
             last = {
@@ -71,7 +82,7 @@ def stall(kind: str, *also: str) -> Callable[[Logs], object]:
         names = ["v", "node", "incarnation", "controller_epoch", "topic", "topic_id", "cause", *also]
         at_ms = max(record["at_ms"] for record in records)
         for to_state, later in (("started", 1), ("completed", 2 * DAY_MS)):
-            base = {name: state[name] for name in names}
+            base = {"principal": "ANONYMOUS"} | {name: state[name] for name in names}
             records.append({**base, "kind": kind, "to_state": to_state, "at_ms": at_ms + later})
 
     return lambda logs: logs.write_wrongly(CONTROLLER, add)
