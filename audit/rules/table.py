@@ -9,7 +9,10 @@ from audit.rules import (
     durations,
     elected_brokers,
     leader_claims,
+    machine_steps,
+    moves,
     node_views,
+    record_assignments,
     record_rules,
     recreations,
     role_offsets,
@@ -21,6 +24,7 @@ from audit.rules import (
 RULES: Final = (
     record_rules.RULE,
     decision_rules.RULE,
+    record_assignments.RULE,
     role_offsets.RULE,
     state_sequences.RULE,
     leader_claims.RULE,
@@ -31,5 +35,7 @@ RULES: Final = (
     committed_records.RULE,
     unfinished_work.RULE,
     recreations.RULE,
+    machine_steps.RULE,
+    moves.RULE,
     node_views.RULE,
 )
