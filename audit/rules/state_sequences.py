@@ -103,7 +103,9 @@ def _contradictions(groups: Groups, which: Longs, subjects: Subjects) -> Iterato
 
 
 def _of_pairs(groups: Groups, pairs: Pairs, subjects: Subjects) -> Iterator[AuditFinding]:
-    for rule, violated in violations(groups, pairs).items():
+    by_one = groups.sub[pairs.after] == groups.sub[pairs.before] + 1
+    found = violations(groups, pairs) | violations_of_decisions(groups, *pairs, by_one)
+    for rule, violated in found.items():
         for before, after in zip(pairs.before[violated].tolist(), pairs.after[violated].tolist(), strict=True):
             (first, first_record), (second, second_record) = (groups.references(n)[0] for n in (before, after))
             message = describe_decision(rule, first, second) or MESSAGES[rule].format(
@@ -132,7 +134,6 @@ def violations(groups: Groups, pairs: Pairs) -> dict[str, Flags]:
         LEADER_EPOCH_BY_ONE: by_one & (groups.leader_epoch[b] > groups.leader_epoch[a] + 1),
         LEADER_FROM_ISR: by_one & (leader >= 0) & ~earlier.contain(leader) & ~starts_own_isr,
         CONTROLLER_EPOCH_NEVER_BACK: (wrote > NO_EPOCH) & (wrote < groups.last_controller_epoch[a]),
-        **violations_of_decisions(groups, a, b, by_one),
     }
 
 
