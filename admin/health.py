@@ -94,6 +94,7 @@ class Trouble(StrEnum):
     SILENT_BROKER = "silent_broker", Severity.WARNING
     ZOOKEEPER_DISCONNECTED = "zookeeper_disconnected", Severity.WARNING
     UNANSWERED_FETCHES = "unanswered_fetches", Severity.WARNING
+    STUCK_FOLLOWER = "stuck_follower", Severity.WARNING
     FEW_OPEN_FILES_LEFT = "few_open_files_left", Severity.WARNING
     UNCLEANABLE_PARTITION = "uncleanable_partition", Severity.WARNING
     OPEN_TRANSACTION = "open_transaction", Severity.WARNING

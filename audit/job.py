@@ -38,7 +38,7 @@ from audit.storage.committed_state import OutputError
 from audit.storage.file_store import Location
 from audit.storage.given_heads import add_given
 from audit.storage.output_folder import OutputFolder
-from audit.tables.compaction import delete_strays
+from audit.tables.compaction import delete_strays, publish_last
 from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector
 from audit.topic.reading import stream_topic
@@ -89,7 +89,7 @@ def run_audit(
     folder, once = OutputFolder(output), options.once
     checkpoint = folder.checkpoint(options.checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
-    with _in_use(folder, local, say), deferred_interrupts() as interrupted:
+    with _in_use(folder, local, say, publish=options.delta), deferred_interrupts() as interrupted:
         chosen = _settings_of_batches(folder, options, settings, checkpoint)
         result = partial(
             read_result,
@@ -160,14 +160,18 @@ def _register(spark: SparkSession, listener: StreamingQueryListener | None) -> N
 
 
 @contextmanager
-def _in_use(folder: OutputFolder, local: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """An output that is as the last audit left it, for this one alone, with Spark's own folder. Raises OutputError."""
+def _in_use(folder: OutputFolder, local: Path, say: Callable[[str], None], *, publish: bool) -> Iterator[None]:
+    """An output that is as the last audit left it, for this one alone, with Spark's own folder; and with Delta tables
+    if `publish` asks for them. Raises OutputError.
+    """
     local.mkdir(parents=True, exist_ok=True)
     with folder.locked():
         folder.check()
         if names := folder.repair_checkpoint():
             say(f"Spark's checkpoint was not whole; rebuilt from the last commit: {', '.join(names)}")
         delete_strays(folder)
+        if publish:
+            publish_last(folder)
         yield
 
 

@@ -121,8 +121,11 @@ def _incident(random: Random, keys: int) -> Iterator[tuple[int, list[Written]]]:
                 yield at_ms + 1000, _changed(partition, isr[0], isr, True, by, before="OfflinePartition")
             else:
                 yield at_ms + 1000, _changed(partition, partition.leader, isr, True, by)
+        returned = Cause("IsrChangeNotification", keys + 2 * death + 1)
+        live = StateChange(kind=Kind.BROKER, cause=returned, controller_epoch=epoch, broker=broker, to_state="live")
+        yield at_ms + _BETWEEN_DEATHS_MS // 2, [(f"controller-{controller}", live)]
         for partition in hit:
-            by = (controller, epoch, "IsrChangeNotification", keys + 2 * death + 1)
+            by = (controller, epoch, returned.event, returned.id)
             yield at_ms + _BETWEEN_DEATHS_MS // 2, _changed(partition, partition.leader, partition.replicas, False, by)
 
 

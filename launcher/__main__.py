@@ -85,7 +85,7 @@ _SUMMARIES: Final = {
     "topics": "Create, list, describe, alter and delete topics.",
     "cluster": "Describe the cluster, check its health, recover it.",
     "brokers": "List, describe, configure and shut down brokers.",
-    "clients": "Limit what clients produce and consume, by their client id.",
+    "clients": "Limit what clients produce, consume and change, by their client id.",
     "reassign": "Move partitions between brokers, with the JSON files of kafka-reassign-partitions.",
     "elect": "Trigger preferred or unclean leader elections.",
     "features": "Describe, upgrade, downgrade and disable features.",

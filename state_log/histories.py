@@ -145,7 +145,7 @@ def _state(record: LoggedStateChange) -> State | None:
         record.leader_epoch,
         record.leader,
         record.isr,
-        NO_EPOCH if record.reason == READ_FROM_LEADER else known_to,
+        NO_EPOCH if record.reason == READ_FROM_LEADER or is_written_isr(record) else known_to,
         known_to,
         record.reference,
         record.reason or "",

@@ -11,7 +11,7 @@ from audit.report.open_conditions import was_read_beyond
 from audit.rules.controller_epochs import (
     EVENT_NEVER_WAS,
     Followed,
-    Term,
+    TermOfController,
     falling_epochs,
     falling_events,
     of_other_controllers,
@@ -40,7 +40,7 @@ def epoch_findings(
     yield from falling_events(work)
     yield from falling_epochs(state.active)
     terms = [
-        Term(t.controller_epoch, t.controller, t.active_ms, t.resigned_ms, t.record, t.resigned_record)
+        TermOfController(t.controller_epoch, t.controller, t.active_ms, t.resigned_ms, t.record, t.resigned_record)
         for t in state.tables.terms.values()
     ]
     yield from of_other_controllers(terms)

@@ -70,8 +70,7 @@ def _said(rows: pyarrow.Table, kind: Kind, statuses: Mapping[str, int]) -> pyarr
     status = numpy.array([*(statuses.get(name, _NOTHING) for name in states), _NOTHING], numpy.int64)[state]
     broker = longs(part["broker"])
     chosen = (status != _NOTHING) & (broker != ABSENT) & (longs(part["controller_epoch"]) != ABSENT)
-    if not chosen.all():
-        part, broker, status = part.filter(pyarrow.array(chosen)), broker[chosen], status[chosen]
+    part, broker, status = part.filter(pyarrow.array(chosen)), broker[chosen], status[chosen]
     return _table(_keys(part, broker, keys(part["key"])), longs(part["seq"]), status)
 
 

@@ -52,7 +52,7 @@ EXPLAINS: Final = {
 }
 
 
-class Term(NamedTuple):
+class TermOfController(NamedTuple):
     """Says when a controller became active in a controller epoch, and when it resigned, and in which records.
 
     Times in ms since 1970; None: it did not, or no record says so.
@@ -136,7 +136,7 @@ def _of_epoch(epoch: int, log: str, seq: int, message: str) -> AuditFinding:
     return AuditFinding(CONTROLLER_EPOCHS_RISE, f"controller-epoch {epoch} of {log}", message, (f"{log}/{seq}",))
 
 
-def of_other_controllers(terms: Iterable[Term]) -> Iterator[AuditFinding]:
+def of_other_controllers(terms: Iterable[TermOfController]) -> Iterator[AuditFinding]:
     """Find the terms that a controller's log records of another controller."""
     for term in sorted(terms):
         for record, what in ((term.active_record, "became active"), (term.resigned_record, "resigned")):
@@ -146,7 +146,9 @@ def of_other_controllers(terms: Iterable[Term]) -> Iterator[AuditFinding]:
                 yield AuditFinding(RECORD_OF_OWN_BROKER, f"record {record}", message, (record,))
 
 
-def times_without_controller(terms: Iterable[Term], newest_ms: int, limit_ms: int) -> Iterator[AuditFinding]:
+def times_without_controller(
+    terms: Iterable[TermOfController], newest_ms: int, limit_ms: int
+) -> Iterator[AuditFinding]:
     """Find the times after a resignation in which no controller became active, up to the newest record.
 
     Where a controller ended without resigning nothing says when it stopped, so such times are not known.

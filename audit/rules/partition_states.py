@@ -66,9 +66,9 @@ def states_of(rows: pyarrow.Table) -> pyarrow.Table:
     by_controllers &= longs(rows["controller_epoch"]) != ABSENT
     by_leaders = is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["cause_event"], [ISR_WRITTEN])
     part, states = state_rows(rows, by_controllers | by_leaders)
-    # The controller that has read what a leader wrote did not write it.
-    first = longs(states["first_controller_epoch"])
-    first = numpy.where(is_one_of(part["reason"], [READ_FROM_LEADER]), NO_EPOCH, first)
+    # The controller that has read what a leader wrote did not write it, nor the one that the leader obeyed then.
+    by_leader = is_one_of(part["reason"], [READ_FROM_LEADER]) | is_one_of(part["cause_event"], [ISR_WRITTEN])
+    first = numpy.where(by_leader, NO_EPOCH, longs(states["first_controller_epoch"]))
     place = states.schema.get_field_index("first_controller_epoch")
     states = states.set_column(place, "first_controller_epoch", pyarrow.array(first, pyarrow.int32()))
     further = [part[name] for name in WRITTEN_SCHEMA.names[len(STATES) :]]

@@ -192,6 +192,18 @@ def commit_and_delete(folder: OutputFolder, done: Compaction, *, publish: bool =
     delete_files(folder, done.unneeded)
 
 
+def publish_last(folder: OutputFolder) -> None:
+    """Publish the last commit as Delta tables: a run that is to do so may find nothing new, and commit nothing.
+
+    Raises OutputError, also if later commits could not be published.
+    """
+    if is_remote(folder.location):
+        raise OutputError(f"{folder.location}: Delta tables are published only in a folder of this machine")
+    publish, commit = publisher(), folder.last_commit()
+    if commit is not None:
+        publish(folder, commit)
+
+
 def is_published(folder: OutputFolder) -> bool:
     """Whether there are Delta tables: from then on each commit is published."""
     return not is_remote(folder.location) and any(Path(folder.path("tables")).glob("*/_delta_log"))

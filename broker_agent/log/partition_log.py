@@ -202,12 +202,12 @@ class PartitionLog(ReadableLog):
             # A fetched set may be larger than a segment of this replica: it is split over as many as needed.
             for run in split_for_segments(batches, self.config.segment_bytes):
                 start, end = run[0].position, run[-1].position + run[-1].header.size
-                for _, header in run:
-                    epoch, base_offset = LeaderEpoch(header.leader_epoch), Offset(header.base_offset)
-                    self._epochs.assign(epoch, base_offset)
                 self._roll_if_needed(run, end - start, None)
                 placed = [PlacedBatch(position - start, header) for position, header in run]
                 self._write_set([memoryview(records)[start:end]], placed)
+                # Not before they are written: without room for them, fewer may be fetched next, of earlier epochs.
+                for _, header in run:
+                    self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
             return AppendInfo(
                 Offset(first.base_offset),
                 Offset(last.last_offset),

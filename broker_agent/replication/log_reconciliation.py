@@ -61,11 +61,11 @@ class FetchSetup(Struct, frozen=True):
 class LogReconciliation:
     """The partitions of one fetcher, and the truncation of their logs.
 
-    `client_id`: of the lag gauges; `failed`: the agent-wide set of failed partitions (R5.4).
+    `client_id`: of the lag gauges; `failed`: the failed partitions of the whole agent, with the reason (R5.4).
     """
 
     def __init__(
-        self, client_id: str, leader: LeaderEndPoint, setup: FetchSetup, failed: dict[TopicPartition, None]
+        self, client_id: str, leader: LeaderEndPoint, setup: FetchSetup, failed: dict[TopicPartition, str]
     ) -> None:
         self.leader = leader
         self.silence = LeaderSilence(leader.broker)
@@ -86,7 +86,7 @@ class LogReconciliation:
 
     def give_up(self, tp: TopicPartition, why: str) -> None:
         """Move the partition to the failed set until the controller's next request (R5.4)."""
-        self._stop_fetching(tp)
+        self._stop_fetching(tp, why)
         _log.warning(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=why)
 
     def try_again(self, tp: TopicPartition, error: LogOperationError) -> None:
@@ -98,9 +98,9 @@ class LogReconciliation:
                 self._resume(tp, state, log, log.log_end_offset)
             self.delay(tp)
 
-    def _stop_fetching(self, tp: TopicPartition) -> None:
+    def _stop_fetching(self, tp: TopicPartition, why: str) -> None:
         self.states.remove(tp)
-        self._failed[tp] = None
+        self._failed[tp] = why
 
     async def ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
         """The leader's response, None if there is none within `replica.socket.timeout.ms`. No log is being replaced by
@@ -278,7 +278,7 @@ class LogReconciliation:
         reaction = react_to_fetch_error(code, requested_epoch=state.leader_epoch, current_epoch=state.leader_epoch)
         if reaction is FetchErrorReaction.GIVE_UP:
             # The leader learned first of a new epoch: common, and resolved by our own LeaderAndIsr.
-            self._stop_fetching(tp)
+            self._stop_fetching(tp, "")
             _log.debug(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=code.name)
         else:
             self.delay(tp)

@@ -37,7 +37,7 @@ class ReplicaFetcher:
         name: str,
         leader: LeaderEndPoint,
         setup: FetchSetup,
-        failed: dict[TopicPartition, None],
+        failed: dict[TopicPartition, str],
         on_records_fetched: Callable[[TopicPartition], None],
     ) -> None:
         self.leader = leader

@@ -70,7 +70,8 @@ class ReplicaFetchers:
         self._tasks = tasks
         self._running: dict[_FetcherKey, _Running] = {}
         self._placed: dict[TopicPartition, _FetcherKey] = {}
-        self._failed: dict[TopicPartition, None] = {}
+        self._failed: dict[TopicPartition, str] = {}
+        """The failed partitions, each with the reason; empty where the next LeaderAndIsr is on its way."""
         self._received_at: dict[TopicPartition, float] = {}
         """When the busy partitions received their last records; in seconds of the event loop's clock."""
         self._is_closed = False
@@ -87,10 +88,20 @@ class ReplicaFetchers:
         return tuple(self._failed)
 
     def findings(self) -> Iterator[Finding]:
-        """Leaders that do not answer."""
+        """Report leaders that do not answer, and partitions that are not fetched any more after an error."""
         fetchers = (running.fetcher for running in self._running.values() if len(running.fetcher.states))
         waiting = (Unanswered(fetcher.reconciliation.silence, len(fetcher.states)) for fetcher in fetchers)
-        yield from silence_findings(self._setup.manager.own_id, waiting, asyncio.get_running_loop().time())
+        own_id = self._setup.manager.own_id
+        yield from silence_findings(own_id, waiting, asyncio.get_running_loop().time())
+        for tp, why in self._failed.items():
+            # A log that is offline is a finding of its own.
+            partition = self._setup.manager.online(tp) if why else None
+            if partition is not None and partition.log is not None:
+                detail = (
+                    f"broker {own_id} does not fetch {tp} from its leader any more, until it has a new one: {why};"
+                    " restart the broker"
+                )
+                yield Finding("stuck_follower", detail, *tp, own_id)
 
     def state(self, tp: TopicPartition) -> FetchState | None:
         states = self._states(tp)
@@ -135,7 +146,7 @@ class ReplicaFetchers:
     def fail(self, tp: TopicPartition) -> None:
         """Stop fetching until the next LeaderAndIsr of a newer leader epoch."""
         self.remove((tp,))
-        self._failed[tp] = None
+        self._failed[tp] = ""
         self._failed_count.set(len(self._failed))
 
     def set_topic_id(self, tp: TopicPartition, topic_id: TopicId | None) -> None:

@@ -261,19 +261,22 @@ class ReplicaManager:
 
     def lookup_leader(self, tp: TopicPartition, leader_epoch: LeaderEpoch) -> HostedPartition | ErrorCode:
         """The partition if it is led here in that epoch (-1: any), else the error code."""
-        return self._validated(tp, lambda partition: validate_leadership(partition, leader_epoch))
+        return self._validated(tp, leader_epoch, validate_leadership)
 
     def lookup_replica(self, tp: TopicPartition, leader_epoch: LeaderEpoch) -> HostedPartition | ErrorCode:
         """The partition if it is hosted here in that epoch (-1: any), led or not, else the error code."""
-        return self._validated(tp, lambda partition: validate_replica(partition, leader_epoch))
+        return self._validated(tp, leader_epoch, validate_replica)
 
     def _validated(
-        self, tp: TopicPartition, validate: Callable[[HostedPartition], ErrorCode]
+        self,
+        tp: TopicPartition,
+        leader_epoch: LeaderEpoch,
+        validate: Callable[[HostedPartition, LeaderEpoch], ErrorCode],
     ) -> HostedPartition | ErrorCode:
         partition = self.lookup(tp)
         if isinstance(partition, ErrorCode):
             return partition
-        code = validate(partition)
+        code = validate(partition, leader_epoch)
         return partition if code is ErrorCode.NONE else code
 
     def advance(self, partition: HostedPartition) -> bool:

@@ -16,7 +16,7 @@ from broker_agent.decisions.truncation import diverges
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager, validate_leadership, validate_replica
-from cluster.aio.slices import SLICE, each_slice, in_slices
+from cluster.aio.slices import SLICE, each_slice
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, Offset
 from cluster.model.errors import ErrorCode, LogAppendError, StorageError
 from cluster.model.partition import TopicPartition
@@ -68,7 +68,9 @@ class FetchRequests:
             self._manager.metrics.expired_fetches["follower" if is_follower else "consumer"].mark()
         # Read again what may have changed, without updating the follower's progress: the leader completed the wait, and
         # that must not make a dead follower look alive (R6.16).
-        changed = [index async for index, item in in_slices(enumerate(data)) if waiting.has_changed(index, item)]
+        changed: list[int] = []
+        async for part in each_slice(range(len(data))):
+            changed += [index for index in part if waiting.has_changed(index, data[index])]
         items = [request.partitions[index] for index in changed]
         for index, item in zip(changed, await self._read_all(request, items, arrival_ms=None), strict=True):
             data[index] = item
@@ -85,17 +87,18 @@ class FetchRequests:
         is_empty = True
         results = []
         throttle = _Throttle(self._manager, request)
-        async for item in in_slices(items):
-            limit = min(item.partition_max_bytes, remaining)
-            try:
-                data = self._read(request, item, limit, throttle, at_least_one=is_empty, arrival_ms=arrival_ms)
-            except StorageError:
-                data = FetchPartitionData(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
-            results.append(data)
-            remaining -= len(data.records)
-            is_empty = is_empty and not data.records
-            if arrival_ms is not None:
-                self._count(item, data.error_code)
+        async for part in each_slice(items):
+            for item in part:
+                limit = min(item.partition_max_bytes, remaining)
+                try:
+                    data = self._read(request, item, limit, throttle, at_least_one=is_empty, arrival_ms=arrival_ms)
+                except StorageError:
+                    data = FetchPartitionData(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+                results.append(data)
+                remaining -= len(data.records)
+                is_empty = is_empty and not data.records
+                if arrival_ms is not None:
+                    self._count(item, data.error_code)
         return results
 
     def _read(
@@ -120,14 +123,16 @@ class FetchRequests:
                 return verdict
         if not bounds.log_start <= item.fetch_offset <= bounds.log_end:
             return _answer(item, bounds, ErrorCode.OFFSET_OUT_OF_RANGE)
-        preferred = self._choose_replica(partition, request, item)
-        if preferred is not None:
-            return _answer(item, bounds, preferred_read_replica=preferred)
+        if request.replica_id == CONSUMER:
+            preferred = self._choose_replica(partition, request, item)
+            if preferred is not None:
+                return _answer(item, bounds, preferred_read_replica=preferred)
         # Consumers see committed records only: a later one may still be truncated if another replica is elected.
         upper = bounds.log_end if reads_to_log_end(request) else bounds.high_watermark
         records = b""
-        allowed = throttle.allow(partition, limit)
-        if item.fetch_offset < upper and allowed is not None and (allowed > 0 or at_least_one):
+        # Most partitions have nothing new: a fetch names all of them, so what is done here is done for each.
+        allowed = throttle.allow(partition, limit) if item.fetch_offset < upper else None
+        if allowed is not None and (allowed > 0 or at_least_one):
             try:
                 records = log.read(item.fetch_offset, allowed, upper, at_least_one=at_least_one)
             except LogAppendError as error:
@@ -256,6 +261,8 @@ class _WaitingFetch:
         self._request = request
         self._manager = manager
         self._throttle = _Throttle(manager, request)
+        self._waits_for_log_end = reads_to_log_end(request)
+        self._lookup = manager.lookup_replica if may_read_from_follower(request) else manager.lookup_leader
         self._items: dict[TopicPartition, FetchPartition] = {}
         self._available: dict[TopicPartition, int] = {}
         self._total = 0
@@ -300,7 +307,7 @@ class _WaitingFetch:
         return is_done
 
     def _bound(self, log: PartitionLog) -> Offset:
-        return log.log_end_offset if reads_to_log_end(self._request) else log.high_watermark
+        return log.log_end_offset if self._waits_for_log_end else log.high_watermark
 
     def check(self, key: TopicPartition) -> bool:
         """Include one partition in the sum; True if the request should be answered now.
@@ -314,9 +321,7 @@ class _WaitingFetch:
 
     def _check(self, key: TopicPartition) -> bool:
         item = self._items[key]
-        manager = self._manager
-        lookup = manager.lookup_replica if may_read_from_follower(self._request) else manager.lookup_leader
-        partition = lookup(key, item.current_leader_epoch)
+        partition = self._lookup(key, item.current_leader_epoch)
         if isinstance(partition, ErrorCode) or partition.log is None:
             return True
         log = partition.log

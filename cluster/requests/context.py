@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from cluster.security.identities import Identity
+
 
 class PeerCertificate(Struct, frozen=True):
     """What a verified certificate of the caller says of it: its distinguished name and the URIs among its names, of
@@ -28,6 +30,8 @@ class RequestContext(Struct, frozen=True):
 
     `certificate`: that of the caller, which TLS has verified; None without TLS, and where the listener demands none.
     Then `principal` is what the caller claims to be, and under TLS ANONYMOUS.
+
+    `identity`: who the caller is, as verified; rights are decided by it alone.
     """
 
     peer: str = ""
@@ -39,6 +43,7 @@ class RequestContext(Struct, frozen=True):
     client_id: str = ""
     knows_quota_error: bool = True
     certificate: PeerCertificate | None = None
+    identity: Identity = Identity()
 
 
 class RequestHandler(Protocol):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.decisions.context_view import ContextView
 from controller.decisions.partitions.leader_election import ElectionFailure
-from controller.replay.term import Term, leadership_of
+from controller.replay.term import ReplayedTerm, leadership_of
 from controller.replay.verdicts import Differs, OtherDecision, Verdict, leadership_text
 from state_log.record import Kind, LoggedStateChange
 
@@ -17,7 +17,7 @@ class DecisionCase(NamedTuple):
     `before`: the leadership that was replaced, None if no log has it; `following`: the later records of the event.
     """
 
-    term: Term
+    term: ReplayedTerm
     tp: TopicPartition
     record: LoggedStateChange
     following: Sequence[LoggedStateChange] = ()

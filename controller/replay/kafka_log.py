@@ -37,7 +37,7 @@ from controller.decisions.partitions.partition_states import plan_initialisation
 from controller.decisions.partitions.replica_states import plan_isr_removals
 from controller.replay.case import DecisionCase
 from controller.replay.replay import Replayed
-from controller.replay.term import Term, has_leadership, leadership_of
+from controller.replay.term import ReplayedTerm, has_leadership, leadership_of
 from controller.replay.verdicts import NO_STATE_BEFORE, OtherDecision, Undecided, Verdict, with_deviation
 from state_log.kafka.files import KafkaFiles, is_compressed, is_kafka_name
 from state_log.kafka.lines import CONTROLLER, HEADER, line_of, record_of
@@ -134,7 +134,7 @@ def replay_kafka_records(records: Sequence[LoggedStateChange], replayed: Replaye
         if tp is None or record.kind not in {Kind.PARTITION, Kind.ISR} or not has_leadership(record):
             states.follow(record)
             continue
-        verdict = _check(DecisionCase(Term(record), tp, record), states)
+        verdict = _check(DecisionCase(ReplayedTerm(record), tp, record), states)
         states.follow(record)
         if isinstance(verdict, Undecided):
             replayed.add_undecided(verdict.missing, verdict.record)

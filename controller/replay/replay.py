@@ -20,7 +20,7 @@ from controller.decisions.partitions.leader_election import ControlledShutdown, 
 from controller.replay.assignments import check_assignment, check_partition_move, check_replica_move
 from controller.replay.case import DecisionCase
 from controller.replay.leaderships import ASKED_BY, check_leadership
-from controller.replay.term import Term, assignment_of, has_leadership, without_repetition
+from controller.replay.term import ReplayedTerm, assignment_of, has_leadership, without_repetition
 from controller.replay.verdicts import NO_BEGINNING, NO_LIVENESS, OtherDecision, Undecided, Verdict
 from state_log.reasons import INITIALISED
 from state_log.record import Kind, LoggedStateChange, by_partition
@@ -64,7 +64,7 @@ class LogReplay:
     def __init__(self, replayed: Replayed, read_state: ReadState = nothing_read) -> None:
         self.replayed, self._read_state = replayed, read_state
         replayed.logs += 1
-        self._term: Term | None = None
+        self._term: ReplayedTerm | None = None
         self._event: list[LoggedStateChange] = []
         self._next_seq: int | None = None
 
@@ -101,7 +101,7 @@ class LogReplay:
 
     def _replay(self, record: LoggedStateChange, following: Sequence[LoggedStateChange]) -> None:
         if record.kind is Kind.CONTROLLER:
-            self._term = Term(record) if record.to_state == "active" else None
+            self._term = ReplayedTerm(record) if record.to_state == "active" else None
             return
         term = self._term
         if term is None:
@@ -120,7 +120,7 @@ class LogReplay:
             self._decide(term, TopicPartition(record.topic, record.partition), record, following)
 
     def _decide(
-        self, term: Term, tp: TopicPartition, record: LoggedStateChange, following: Sequence[LoggedStateChange]
+        self, term: ReplayedTerm, tp: TopicPartition, record: LoggedStateChange, following: Sequence[LoggedStateChange]
     ) -> None:
         for name, verdict in _replayed_steps(DecisionCase(term, tp, record, following), self._read_state):
             if isinstance(verdict, Undecided):
@@ -185,7 +185,7 @@ def _write(case: DecisionCase, change: Callable[[changes.Leaderships], changes.C
         case.term.context.apply(change({case.tp: case.decided}))
 
 
-def _know_partition(term: Term, tp: TopicPartition, record: LoggedStateChange) -> None:
+def _know_partition(term: ReplayedTerm, tp: TopicPartition, record: LoggedStateChange) -> None:
     """Take over the assignment of a partition that is new, or that no record has named."""
     assert record.topic is not None
     term.list_topic(record.topic, record.topic_id)
@@ -200,7 +200,7 @@ def _partition_state(record: LoggedStateChange) -> PartitionState | None:
         return None
 
 
-def _assign(term: Term, tp: TopicPartition, record: LoggedStateChange) -> None:
+def _assign(term: ReplayedTerm, tp: TopicPartition, record: LoggedStateChange) -> None:
     assignment = without_repetition(assignment_of(record))
     term.know_move(tp)
     if record.to_state == REASSIGNMENT_COMPLETED:
@@ -211,7 +211,7 @@ def _assign(term: Term, tp: TopicPartition, record: LoggedStateChange) -> None:
         term.context.apply(changes.ReassignmentsStarted((tp,)))
 
 
-def _move_replica(term: Term, tp: TopicPartition, record: LoggedStateChange) -> None:
+def _move_replica(term: ReplayedTerm, tp: TopicPartition, record: LoggedStateChange) -> None:
     try:
         target = ReplicaState(record.to_state or "")
     except ValueError:
@@ -222,7 +222,7 @@ def _move_replica(term: Term, tp: TopicPartition, record: LoggedStateChange) -> 
         term.context.apply(changes.ReplicasMoved(broker, {tp: before}, target))
 
 
-def _apply_other(term: Term, record: LoggedStateChange) -> None:
+def _apply_other(term: ReplayedTerm, record: LoggedStateChange) -> None:
     """Take over what the record says of a broker, or of a topic as a whole."""
     if record.kind is Kind.BROKER and record.broker is not None:
         _apply_broker(term, BrokerId(record.broker), record)
@@ -235,7 +235,7 @@ def _apply_other(term: Term, record: LoggedStateChange) -> None:
         term.context.apply(changes.DeletionsStarted((record.topic,)))
 
 
-def _apply_broker(term: Term, broker: BrokerId, record: LoggedStateChange) -> None:
+def _apply_broker(term: ReplayedTerm, broker: BrokerId, record: LoggedStateChange) -> None:
     epoch = record.broker_epoch
     match record.to_state:
         case "live":
@@ -250,7 +250,7 @@ def _apply_broker(term: Term, broker: BrokerId, record: LoggedStateChange) -> No
             return
 
 
-def _apply_topic(term: Term, topic: str, record: LoggedStateChange) -> None:
+def _apply_topic(term: ReplayedTerm, topic: str, record: LoggedStateChange) -> None:
     match record.to_state:
         case "created":
             term.list_topic(topic, record.topic_id)

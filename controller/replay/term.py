@@ -31,7 +31,7 @@ from state_log.record import GOVERNS_KAFKA, DecisionInputs, LoggedStateChange
 _UNKNOWN_EPOCH: Final = BrokerEpoch(0)
 
 
-class Term:
+class ReplayedTerm:
     """What is known of the cluster, as the controller of this epoch knew it."""
 
     def __init__(self, active: LoggedStateChange) -> None:
@@ -54,7 +54,7 @@ class Term:
         for broker in inputs.live or ():
             self.join(broker)
 
-    def copy(self, topics: Iterable[str]) -> "Term":
+    def copy(self, topics: Iterable[str]) -> "ReplayedTerm":
         """Copy what is known of the brokers and of these topics."""
         copied = copy(self)
         copied.context = self.context.copy(topics)

@@ -13,6 +13,7 @@ from admin.client import AdminClient
 from admin.consumer import Consumer
 from admin.offsets import list_offsets
 from admin.producer import Delivery, Producer
+from admin.record_batches import Record
 from admin.record_history import Acknowledged, RecordId
 from admin.topology import Topology
 from cluster.aio.clock import SystemClock
@@ -84,13 +85,19 @@ async def demonstrate(cluster: LocalCluster, say: Say) -> KlammResult:
 
 async def read_all(topology: Topology, topic: str, timeout_s: float) -> dict[int, list[tuple[int, bytes | None]]]:
     """Read the offsets and values of a topic, by partition. Raises what the consumer raises."""
+    read = await read_records(topology, topic, timeout_s)
+    return {partition: [(record.offset, record.value) for record in records] for partition, records in read.items()}
+
+
+async def read_records(topology: Topology, topic: str, timeout_s: float) -> dict[int, list[Record]]:
+    """Read the records that a topic has now, by partition. Raises what the consumer raises."""
     partitions = await topology.partitions(topic)
     starts = await list_offsets(topology, topic, dict.fromkeys(partitions, EARLIEST_TIMESTAMP), timeout_s)
     ends = await list_offsets(topology, topic, dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_s)
-    read: dict[int, list[tuple[int, bytes | None]]] = {partition: [] for partition in partitions}
+    read: dict[int, list[Record]] = {partition: [] for partition in partitions}
     async with Consumer(topology, topic, starts, until=ends) as consumer:
         async for fetched in consumer.fetched():
-            read[fetched.partition] += [(record.offset, record.value) for record in fetched.records]
+            read[fetched.partition] += fetched.records
     return read
 
 

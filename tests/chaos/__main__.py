@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from cluster.process.local_cluster import ZOOKEEPER
-from tests.chaos.cluster import BROKERS, CONTROLLERS, ChaosCluster
+from tests.chaos.cluster import CONTROLLERS, ChaosCluster, Shape
 from tests.chaos.faults import bit_rot, disks, files, links, mixes, processes, zookeeper
 from tests.chaos.faults.registry import FAULTS, Fault
 from tests.chaos.isolation import Capability, find_missing, isolate
@@ -60,11 +60,13 @@ def plan(faults: Sequence[Fault], seed: int, rounds: int) -> list[tuple[Fault, i
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, missing: Mapping[Capability, str], commit: str) -> AsyncIterator[RoundRunner]:
+async def running(
+    folder: Path, missing: Mapping[Capability, str], commit: str, shape: Shape = Shape()
+) -> AsyncIterator[RoundRunner]:
     """A cluster in a new folder, with its network, supervision and health monitor."""
     shutil.rmtree(folder, ignore_errors=True)
-    network = None if Capability.NETWORK in missing else Network((ZOOKEEPER, *CONTROLLERS, *BROKERS))
-    cluster = ChaosCluster(folder, missing, network)
+    network = None if Capability.NETWORK in missing else Network((ZOOKEEPER, *CONTROLLERS, *shape.brokers))
+    cluster = ChaosCluster(folder, missing, network, shape)
     monitor = HealthMonitor(folder, cluster.bootstrap)
     supervision = asyncio.create_task(cluster.supervise())
     try:

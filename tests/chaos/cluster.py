@@ -1,6 +1,6 @@
 """The cluster of a run: ZooKeeper, three controllers and four brokers as real processes, supervised as by `klamm up`.
 
-Each process is a host of its own where the machine allows it (`tests.chaos.network`), each broker's disk a file system
+Each process is a host of its own where the machine allows it (`tests.chaos.network`), each log directory a file system
 of its own, and each process is preloaded with the library that makes disks and clocks fail (`tests.chaos.shim`).
 """
 
@@ -18,9 +18,9 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from cluster.process.local_cluster import CONTROLLER, ZOOKEEPER
+from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
 from deploy.local.processes import choose_free_ports
 from deploy.local.zookeeper import ServerSettings, is_serving, prepare
 from tests.chaos import shim
@@ -41,6 +41,14 @@ SETTINGS: Final[Mapping[str, Any]] = {
 _START_S: Final = 120.0
 _STOP_S: Final = 30.0
 _RESTART_PAUSE_S: Final = 1.0
+
+
+class Shape(NamedTuple):
+    """The brokers of a cluster, the log directories of each, and settings in addition to those of all clusters."""
+
+    brokers: tuple[str, ...] = BROKERS
+    log_dirs: int = 1
+    settings: Mapping[str, Any] = {}
 
 
 class Exit:
@@ -91,10 +99,13 @@ class Process:
 class ChaosCluster:
     """The processes and their folder. Methods that wait for a process are coroutines."""
 
-    def __init__(self, folder: Path, missing: Mapping[Capability, str], network: Network | None) -> None:
+    def __init__(
+        self, folder: Path, missing: Mapping[Capability, str], network: Network | None, shape: Shape = Shape()
+    ) -> None:
         self.folder = folder
         self.network = network
-        names = (ZOOKEEPER, *CONTROLLERS, *BROKERS)
+        self.brokers, self._shape = shape.brokers, shape
+        names = (ZOOKEEPER, *CONTROLLERS, *self.brokers)
         ports = itertools.cycle((19092, 19192)) if network else iter(choose_free_ports(2 * len(names)))
         self.processes = {
             name: Process(name, network.address(name) if network else "127.0.0.1", next(ports), next(ports))
@@ -112,10 +123,10 @@ class ChaosCluster:
             (folder / "state-changes" / process.name).mkdir(exist_ok=True)
             if library is not None:
                 process.control = shim.Control(folder / "control" / process.name)
-        for name in BROKERS:
-            self.disk(name).mkdir(exist_ok=True)
+        for disk in self._all_disks():
+            disk.mkdir(exist_ok=True)
             if self.has_disks:
-                _run("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", name, str(self.disk(name)))
+                _run("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", disk.name, str(disk))
 
     # What and where.
 
@@ -128,8 +139,16 @@ class ChaosCluster:
         return [self.folder / "state-changes" / p.name for p in self.processes.values() if p.role != ZOOKEEPER]
 
     def disk(self, name: str) -> Path:
-        """The log directory of a broker, or the data of ZooKeeper."""
+        """The first log directory of a broker, or the data of ZooKeeper."""
         return self.folder / "data" / name
+
+    def disks(self, broker: str) -> list[Path]:
+        """All log directories of a broker. Where there are several, the preloaded library makes the last one fail."""
+        first = self.disk(broker)
+        return [first, *(first.with_name(f"{broker}-dir-{n}") for n in range(2, self._shape.log_dirs + 1))]
+
+    def _all_disks(self) -> list[Path]:
+        return [disk for broker in self.brokers for disk in self.disks(broker)]
 
     def log(self, name: str) -> Path:
         return self.folder / "logs" / f"{name}.log"
@@ -150,7 +169,7 @@ class ChaosCluster:
         while not await asyncio.to_thread(is_serving, server.host, server.port):
             assert time.monotonic() < deadline, f"ZooKeeper does not serve: {self.last_line(ZOOKEEPER)}"
             await asyncio.sleep(0.1)
-        for name in (*CONTROLLERS, *BROKERS):
+        for name in (*CONTROLLERS, *self.brokers):
             await self.start(name)
 
     async def start(self, name: str) -> None:
@@ -162,7 +181,7 @@ class ChaosCluster:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("KLAMM_")}
         if process.control is not None and self._library is not None:
             # A controller's disk is that of its state-change log, which is all that it writes.
-            failing = self.folder / "state-changes" / name if process.role == CONTROLLER else self.disk(name)
+            failing = self.folder / "state-changes" / name if process.role == CONTROLLER else self.disks(name)[-1]
             environment |= process.control.environment(self._library, failing)
         command = [*(self.network.prefix(name) if self.network else []), *self._command(process)]
         with self.log(name).open("ab") as output:
@@ -209,8 +228,8 @@ class ChaosCluster:
                 self.resume(name)
                 self.limit(name, resource.RLIMIT_NOFILE, None)
                 self.limit(name, resource.RLIMIT_FSIZE, None)
-        for name in BROKERS:
-            for filler in self.disk(name).glob("filler*"):
+        for disk in self._all_disks():
+            for filler in disk.glob("filler*"):
                 filler.unlink()
         await self.start_all()
 
@@ -234,8 +253,8 @@ class ChaosCluster:
         for name in reversed(self.processes):
             await self.kill(name)
         if self.has_disks:
-            for name in BROKERS:
-                _run("umount", "-l", str(self.disk(name)))
+            for disk in self._all_disks():
+                _run("umount", "-l", str(disk))
 
     def keep_evidence(self, name: str) -> Path:
         """Copy logs, disks and state-change logs of a round that failed."""
@@ -287,10 +306,13 @@ class ChaosCluster:
             "zookeeper": self.processes[ZOOKEEPER].address,
             "listen": process.address,
             "metrics_listen": f"{process.host}:{process.metrics_port}",
-            "data": str(self.disk(process.name)),
+            "data": [
+                str(disk)
+                for disk in (self.disks(process.name) if process.role == BROKER else [self.disk(process.name)])
+            ],
         }
         logs = str(self.folder / "state-changes" / process.name)
-        settings = {"klamm.state.change.log.dir": logs, **SETTINGS, **process.settings}
+        settings = {"klamm.state.change.log.dir": logs, **SETTINGS, **self._shape.settings, **process.settings}
         lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
         lines += ["[settings]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items())]
         return "\n".join(lines) + "\n"

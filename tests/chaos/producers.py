@@ -61,7 +61,11 @@ class Acknowledgements:
     def take(self, partition: int, base_offset: int, ids: list[RecordId], *, resent: bool) -> None:
         """A batch was acknowledged."""
         self.records += [Acknowledged(id_, partition, base_offset + n, resent) for n, id_ in enumerate(ids)]
-        self.counts[partition] += len(ids)
+        self.count(partition, len(ids))
+
+    def count(self, partition: int, records: int) -> None:
+        """So many records were acknowledged now."""
+        self.counts[partition] += records
         now = time.monotonic()
         self._gaps[partition].append((self._last.get(partition, self._began), now))
         self._last[partition] = now

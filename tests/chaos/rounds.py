@@ -21,7 +21,7 @@ from cluster.requests.topics import NewTopic
 from state_log.chain import SEQUENCE_GAP
 from state_log.invariants import check_all
 from state_log.reader import read_state_changes, verify
-from tests.chaos.cluster import BROKERS, ChaosCluster
+from tests.chaos.cluster import ChaosCluster
 from tests.chaos.faults.registry import Expected, Fault, Round, StuckError
 from tests.chaos.health_monitor import Answer, read_answers
 from tests.chaos.producers import PARTITIONS, Acknowledgements, IdempotentProducer, run_plain
@@ -74,23 +74,23 @@ class RoundRunner:
         self.cluster, self._monitor, self._commit = cluster, monitor, commit
         self.expected = Expected()
 
-    async def until_healthy(self, since: float) -> None:
+    async def until_healthy(self, since: float, timeout_s: float = HEALTHY_S) -> None:
         """Until all brokers are there and health has nothing to say. Raises StuckError after the deadline."""
         while True:
             answers = self._monitor.answers(since)
-            if any(answer.is_healthy and answer.brokers == len(BROKERS) for answer in answers):
+            if any(answer.is_healthy and answer.brokers == len(self.cluster.brokers) for answer in answers):
                 return
             self._monitor.check()
-            if time.monotonic() - since > HEALTHY_S:
+            if time.monotonic() - since > timeout_s:
                 last = answers[-1].named if answers else ["no answer"]
-                raise StuckError(f"not healthy {HEALTHY_S:.0f} s after the fault: {'; '.join(last[:4])}")
+                raise StuckError(f"not healthy {timeout_s:.0f} s after the fault: {'; '.join(last[:4])}")
             await asyncio.sleep(_POLL_S)
 
     async def run(self, fault: Fault, seed: int) -> Row:
         """One round. Raises nothing that a cluster or a fault may cause."""
         row = Row(seed=seed, fault=fault.name, verdict=Verdict.OK, commit=self._commit, began=_now())
         acks, begin = Acknowledgements(), time.monotonic()
-        exits, traces = len(self.cluster.exits), self._tracebacks()
+        exits, traces = len(self.cluster.exits), self.tracebacks()
         try:
             async with AdminClient(self.cluster.bootstrap, timeout_ms=15_000) as client:
                 topic = topic_of(fault, seed)
@@ -105,7 +105,7 @@ class RoundRunner:
         row.acknowledged = len(acks.records)
         row.lasted = round(time.monotonic() - begin, 1)
         row.exits = [str(e) for e in self.cluster.exits[exits:]]
-        row.tracebacks = self._tracebacks() - traces
+        row.tracebacks = self.tracebacks() - traces
         if not row.is_good:
             row.evidence = str(self.cluster.keep_evidence(f"{seed}-{fault.name}"))
         return row
@@ -155,14 +155,15 @@ class RoundRunner:
             fail(row, Verdict.RECORDS, str(violation))
         ends = await list_offsets(topology, on.topic, dict.fromkeys(range(PARTITIONS), LATEST_TIMESTAMP), READ_S)
         replicas = {partition: await on.replicas(partition) for partition in range(PARTITIONS)}
-        disks = {name: self.cluster.disk(name) for name in BROKERS}
+        disks = {name: self.cluster.disk(name) for name in self.cluster.brokers}
         for difference in (await compare_replicas(disks, on.topic, replicas, ends, READ_S))[:_REPORTED]:
             fail(row, Verdict.REPLICAS, difference)
         found = await asyncio.to_thread(audit, self.cluster.state_changes, self.expected)
         for broken in found[:_REPORTED]:
             fail(row, Verdict.AUDIT, broken)
 
-    def _tracebacks(self) -> int:
+    def tracebacks(self) -> int:
+        """How many there are in the logs of all processes."""
         logs = (self.cluster.folder / "logs").glob("*.log")
         return sum(log.read_bytes().count(b"Traceback (most recent call last)") for log in logs)
 

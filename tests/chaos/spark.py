@@ -11,6 +11,7 @@ from msgspec import Struct
 from audit.chains.incarnations import CLOCK_WENT_BACK
 from audit.report.report import AuditResult
 from audit.rules.clock_differences import CLOCK_DIFFERS
+from audit.rules.durations import LEADER_FLAPPING
 from cluster.model.exit_codes import ExitCode
 from cluster.process.local_cluster import ZOOKEEPER
 from state_log.chain import SEQUENCE_GAP
@@ -53,14 +54,15 @@ def heads_of(cluster: ChaosCluster) -> Path:
 
 def _rules_of(expected: Expected) -> list[str]:
     of_clocks = [CLOCK_DIFFERS, CLOCK_WENT_BACK] if expected.wrong_clocks else []
-    return [*of_clocks, SEQUENCE_GAP] if expected.unlogged else of_clocks
+    of_gaps = [SEQUENCE_GAP] if expected.unlogged else []
+    return [*of_clocks, *of_gaps, *([LEADER_FLAPPING] if expected.flaps else [])]
 
 
 class SparkAudits:
     """Those of a run and of earlier ones with the same output, a line of JSON each."""
 
     def __init__(self, output: Path, commit: str) -> None:
-        self._output, self._commit = output, commit
+        self._output, self.commit = output, commit
         self._file = output / "audits.jsonl"
         lines = self._file.read_bytes().splitlines() if self._file.exists() else []
         self.done = [msgspec.json.decode(line, type=SparkAudit) for line in lines]
@@ -92,7 +94,7 @@ class SparkAudits:
             records, findings = 0, {f"{_FAILED} with exit code {ran.returncode}": 1}
         audit = SparkAudit(
             cluster=cluster.folder.name,
-            commit=self._commit,
+            commit=self.commit,
             rounds=rounds,
             records=records,
             findings=findings,

@@ -54,6 +54,9 @@ _OF_RECOVERY: Final = frozenset({"remainingLogsToRecover", "remainingSegmentsToR
 """Not of a broker that has started: they vanish when its logs are loaded."""
 
 
+_OF_QUOTAS: Final = frozenset({"Produce", "Fetch", "Request", "ControllerMutation"})
+
+
 def exposed_by(program: str) -> Exposed:
     """Everything that an active controller or a broker with partitions exposes, by the catalogue."""
     return {
@@ -67,5 +70,5 @@ def exposed_by(program: str) -> Exposed:
         and type_ != "Certificates"
         # Not without a move between log directories, and without a client that has a quota.
         and "is_future" not in labels
-        and not (type_ in ("Produce", "Fetch") and "client_id" in labels)
+        and not (type_ in _OF_QUOTAS and "client_id" in labels)
     }

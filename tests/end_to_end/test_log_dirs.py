@@ -70,10 +70,10 @@ def test_a_leader_moves_under_load_and_goes_on_after_kill_9(cluster: LocalCluste
     done = klamm(cluster, "brokers", "move-dir", "1", "moved-0", "--to", target, "--timeout", "120")
     assert "1 replica moved" in done.stderr
     assert place_of(cluster, 1, "moved") == (target, source)
-    told = klamm(cluster, "story", "moved-0").stdout
+    story = klamm(cluster, "story", "moved-0").stdout
     for what in ("begins to move", "has moved"):
-        assert told.count(f"broker 1 {what} its replica to another log directory") == 1
-    assert f"from {source} to {target}" in told
+        assert story.count(f"broker 1 {what} its replica to another log directory") == 1
+    assert f"from {source} to {target}" in story
     answer, _ = producer.communicate("\n".join(lines[40_000:]) + "\n", timeout=300)
     assert answer.splitlines()[-1] == "30000"
     assert not list(Path(target).glob("moved-0.*-future"))

@@ -24,7 +24,7 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "zookeeper.session.timeout.ms": 4000,
 }
-IN_DOUBT = "The machine was restarted without a clean shutdown"
+IN_DOUBT = "the machine was restarted without a clean shutdown"
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ def test_a_consumer_over_its_quota_takes_its_time_and_misses_nothing(
     klamm(cluster, "produce", "read", stdin=f"{'x' * RECORD_BYTES}\n" * RECORDS)
     set_ = klamm(cluster, "clients", "alter", "reports", "--config", "consumer_byte_rate=100000")
     assert "quotas of client reports changed" in set_.stderr
-    refused = klamm(cluster, "clients", "alter", "reports", "--config", "request_percentage=1", code=1)
+    refused = klamm(cluster, "clients", "alter", "reports", "--config", "request_rate=1", code=1)
     assert "unknown client config" in refused.stderr
     assert as_json(cluster, "clients", "describe", "reports")["configs"][0]["value"] == "100000"
 

@@ -154,7 +154,7 @@ async def test_a_shutdown_is_planned_and_its_signal_named(cluster: KafkaGoverned
 async def test_log_directories_are_listed(cluster: KafkaGoverned) -> None:
     answer = await klamm(cluster, "brokers", "log-dirs")
     header, first, second = (line.split() for line in answer.stdout.splitlines())
-    assert header == ["BROKER", "LOG_DIR", "REPLICAS", "FUTURE", "SIZE_BYTES", "OFFSET_LAG", "USABLE_BYTES", "ERROR"]
+    assert header == ["BROKER", "LOG_DIR", "REPLICAS", "FUTURE", "SIZE_BYTES", "OFFSET_LAG", "USABLE_BYTES", "STATE"]
     assert first[:7] == ["1", LOG_DIR, "1", "0", "1000", "1", "4000"]
     assert second[:2] == ["2", LOG_DIR]
     answer = await klamm(cluster, "brokers", "log-dirs", "2", "--topic", TOPIC, "-o", "json")

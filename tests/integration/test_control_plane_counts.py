@@ -12,10 +12,11 @@ PARTITIONS = 500
 # case -> most requests of a kind that one agent gets, and most round trips and requests to ZooKeeper. One LeaderAndIsr
 # and one UpdateMetadata belong to each batch: a death makes two batches, elections and then the ISR shrinks.
 # Reading and writing 500 partitions one by one would take 500 requests, and more. A failover reads also who holds
-# /controller, whether there is an adoption, what brokers that were away have left, and what became of
-# /controller_epoch by its own write. The first one is in an empty ZooKeeper, where the paths are created, too.
+# /controller, whether there is an adoption, what brokers that were away have left, what became of
+# /controller_epoch by its own write, and which clients have quotas. The first one is in an empty ZooKeeper, where the
+# paths are created, too.
 BOUNDS = {
-    "failover": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 40, 52),
+    "failover": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 41, 53),
     "failover-warm": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 23, 34),
     "agent-death-isr-shrunk": ({"LeaderAndIsr": 2, "UpdateMetadata": 2}, 8, 10),
     "agent-return": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 6, 8),

@@ -46,9 +46,12 @@ class RollingSimulation(ReplicationSimulation):
     async def _let_a_follower_fall_behind(self) -> None:
         state = self.checker.state
         assert state is not None
-        follower = self._random.choice([b for b in sorted(self.cluster.agents) if b != state.leader])
+        # The preferred leader, the first replica, may be elected again meanwhile, and lead what it was to follow.
+        preferred = min(self.cluster.agents)
+        follower = self._random.choice([b for b in sorted(self.cluster.agents) if b not in {state.leader, preferred}])
         source = self.cluster.agents[follower].incarnations[-1].source
-        self.cluster.network.cut(source, self.cluster.agents[state.leader].address)
+        for leader in {state.leader, preferred}:
+            self.cluster.network.cut(source, self.cluster.agents[leader].address)
         await self.cluster.until(lambda: follower not in self._isr(), "the follower is out of the ISR")
         await self.heal()
         await self._until_in_sync()

@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from typing import Final
 
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, PeerUnreachableError
 from cluster.requests.reassignments import ReassignablePartition, ReassignableTopic
-from tests.chaos.cluster import BROKERS
 from tests.chaos.faults.processes import kill_controller, kill_for
 from tests.chaos.faults.registry import FAULTS, Round, fault
 from tests.chaos.producers import PARTITIONS
@@ -33,20 +33,19 @@ async def mix(on: Round) -> None:
 @fault("reassignment-under-kills")
 async def reassignment_under_kills(on: Round) -> None:
     """All partitions move while a broker and the controller die."""
-    moves = {p: on.random.sample([int(name.partition("-")[2]) for name in BROKERS], 3) for p in range(PARTITIONS)}
-    on.say(f"reassigned to {moves}")
-    with contextlib.suppress(ApiError, PeerUnreachableError):
-        await on.client.alter_partition_reassignments(
-            [
-                ReassignableTopic(
-                    on.topic,
-                    tuple(ReassignablePartition(p, tuple(map(BrokerId, brokers))) for p, brokers in moves.items()),
-                )
-            ]
-        )
+    await reassign(on, range(PARTITIONS))
     await asyncio.gather(kill_for(on.part("broker"), [on.broker()]), kill_controller(on.part("controller")))
 
     async def moved() -> bool:
         return not (await on.client.list_partition_reassignments()).topics
 
     await on.until(moved, "the end of the reassignment")
+
+
+async def reassign(on: Round, partitions: Iterable[int]) -> None:
+    """Begin to move partitions of the topic to any three brokers, unless nobody takes the request now."""
+    moves = {p: on.random.sample([int(name.partition("-")[2]) for name in on.cluster.brokers], 3) for p in partitions}
+    on.say(f"reassigned to {moves}")
+    wanted = tuple(ReassignablePartition(p, tuple(map(BrokerId, brokers))) for p, brokers in moves.items())
+    with contextlib.suppress(ApiError, PeerUnreachableError):
+        await on.client.alter_partition_reassignments([ReassignableTopic(on.topic, wanted)])

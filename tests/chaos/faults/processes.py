@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from tests.chaos.cluster import BROKERS, CONTROLLERS, SESSION_S, ZOOKEEPER
+from tests.chaos.cluster import CONTROLLERS, SESSION_S, ZOOKEEPER
 from tests.chaos.faults.registry import Round, fault
 
 
@@ -61,13 +61,13 @@ async def kill_replicas_in_turn(on: Round) -> None:
 
 @fault("kill-all-brokers")
 async def kill_all_brokers(on: Round) -> None:
-    await kill_for(on, list(BROKERS))
+    await kill_for(on, list(on.cluster.brokers))
 
 
 @fault("kill-everything")
 async def kill_everything(on: Round) -> None:
     on.say("kill -9 everything, ZooKeeper too")
-    await asyncio.gather(*(on.cluster.kill(name) for name in (*BROKERS, *CONTROLLERS, ZOOKEEPER)))
+    await asyncio.gather(*(on.cluster.kill(name) for name in (*on.cluster.brokers, *CONTROLLERS, ZOOKEEPER)))
     await on.pause_for(0, 3)
     await on.cluster.start_all()
 
@@ -97,7 +97,7 @@ async def kill_repeatedly(on: Round) -> None:
 @fault("rolling-restart")
 async def rolling_restart(on: Round) -> None:
     """Processes in turn, gracefully, as for an upgrade, each once the replicas of the one before are in sync again."""
-    names = [*on.random.sample(BROKERS, 2), *on.random.sample(CONTROLLERS, 2)]
+    names = [*on.random.sample(on.cluster.brokers, 2), *on.random.sample(CONTROLLERS, 2)]
     for name in names:
         on.say(f"SIGTERM {name}")
         await on.cluster.stop(name)
@@ -129,13 +129,13 @@ async def pause_leader_long(on: Round) -> None:
 
 @fault("pause-two-brokers")
 async def pause_two_brokers(on: Round) -> None:
-    await pause(on, on.random.sample(BROKERS, 2), 2, SESSION_S + 4)
+    await pause(on, on.random.sample(on.cluster.brokers, 2), 2, SESSION_S + 4)
 
 
 @fault("pause-everything")
 async def pause_everything(on: Round) -> None:
     """The machine stands still, for longer than any session, and wakes up one by one."""
-    names = on.random.sample([*BROKERS, *CONTROLLERS, ZOOKEEPER], 8)
+    names = on.random.sample([*on.cluster.brokers, *CONTROLLERS, ZOOKEEPER], 8)
     on.say(f"SIGSTOP everything, SIGCONT in turn {', '.join(names)}")
     for name in names:
         on.cluster.pause(name)

@@ -10,14 +10,13 @@ from typing import Final, NamedTuple, TypeVar
 
 from admin.client import AdminClient
 from cluster.model.errors import ApiError, PeerUnreachableError
-from tests.chaos.cluster import BROKERS, ChaosCluster
+from tests.chaos.cluster import ChaosCluster
 from tests.chaos.isolation import Capability
 from tests.chaos.network import Network
 from tests.chaos.producers import PARTITIONS, Acknowledgements
 from tests.chaos.switch import Link
 
 _T = TypeVar("_T")
-_ANSWER_S: Final = 60.0
 _POLL_S: Final = 0.2
 
 
@@ -30,12 +29,14 @@ class Expected:
     """What an audit must find after faults of a cluster, and that is therefore no failure of a round.
 
     `unlogged`: processes whose state-change log could not be written, which leaves a gap. `wrong_clocks`: processes
-    whose clock was wrong for a while. `was_restored`: ZooKeeper was, so that epochs were used twice.
+    whose clock was wrong for a while. `was_restored`: ZooKeeper was, so that epochs were used twice. `flaps`: there
+    are so many faults that leaders change more often than is normal.
     """
 
     unlogged: set[str] = field(default_factory=set)
     wrong_clocks: set[str] = field(default_factory=set)
     was_restored: bool = False
+    flaps: bool = False
 
 
 @dataclass
@@ -50,6 +51,8 @@ class Round:
     acks: Acknowledgements
     expected: Expected
     choices: list[str]
+    timeout_s: float = 60.0
+    """How long `until` waits."""
 
     def __post_init__(self) -> None:
         self.random = Random(f"{self.seed} {self.fault}")
@@ -71,7 +74,7 @@ class Round:
         return self.random.randrange(PARTITIONS)
 
     def broker(self) -> str:
-        return self.random.choice(BROKERS)
+        return self.random.choice(self.cluster.brokers)
 
     async def pause_for(self, shortest: float, longest: float) -> None:
         """Let a fault last, for a time chosen by the seed."""
@@ -117,14 +120,16 @@ class Round:
         return await self.until(found, "an active controller")
 
     async def until(self, ask: Callable[[], Awaitable[_T | None]], what: str) -> _T:
-        """What `ask` returns, once it is neither None nor false. Raises StuckError after a minute."""
-        deadline = time.monotonic() + _ANSWER_S
+        """What `ask` returns, once it is neither None nor false. Raises StuckError after `timeout_s`."""
+        deadline, failure = time.monotonic() + self.timeout_s, ""
         while time.monotonic() < deadline:
-            with contextlib.suppress(ApiError, PeerUnreachableError):
+            try:
                 if found := await ask():
                     return found
+            except (ApiError, PeerUnreachableError) as error:
+                failure = f"; at last {error}"
             await asyncio.sleep(_POLL_S)
-        raise StuckError(f"not within {_ANSWER_S:g} s: {what}")
+        raise StuckError(f"not within {self.timeout_s:g} s: {what}{failure}")
 
     async def until_acknowledged(self, count: int) -> None:
         """Until so many more records are acknowledged in every partition."""

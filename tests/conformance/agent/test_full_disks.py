@@ -231,6 +231,25 @@ async def test_a_quota_that_the_free_space_does_not_show_is_tried_by_writing() -
     assert node.failures == []
 
 
+@pytest.mark.rule("FD-9", "R10.7")
+async def test_fetched_batches_that_find_no_room_leave_no_leader_epochs_behind() -> None:
+    """The batches of an earlier epoch may be fetched without those of a later one when there is room again."""
+    node, disk = filling_node(A)
+    await node.start()
+    log = await node.log()
+    fetched = [encode_batch(b"r", 1, base_offset=n, leader_epoch=epoch) for n, epoch in enumerate((3, 5, 8))]
+    disk.full_from = 0
+    with pytest.raises(FullDirectoryError, match="Errno 28"):
+        log.append_as_follower(b"".join(fetched), LeaderEpoch(8))
+    assert log.epoch_entries == ()
+    disk.empty()
+    await node.logs.directories[A].measure_room()
+    for each in fetched:
+        log.append_as_follower(each, LeaderEpoch(8))
+    assert [entry.epoch for entry in log.epoch_entries] == [3, 5, 8]
+    check_invariants(log)
+
+
 @pytest.mark.rule("FD-10", "R11.2")
 async def test_an_agent_starts_on_a_disk_without_a_byte_of_room() -> None:
     """With everything it had, or with the directory out of service until there is room; it never ends."""

@@ -8,7 +8,7 @@ from broker_agent.registration.session_keeper import RECONNECT_MAX_S
 from broker_agent.replication.leader_silence import UNANSWERED_MAX_S
 from cluster.model.broker import BrokerId
 from cluster.requests.cluster import DescribeFindingsRequest, Finding
-from tests.brokers.agents import AgentProcess, AgentWorld, virtually
+from tests.brokers.agents import TP, AgentProcess, AgentWorld, until, virtually
 from tests.brokers.followers import LEADER_ENDPOINT, data, follow
 
 
@@ -49,6 +49,24 @@ async def test_a_leader_that_is_slow_is_none() -> None:
     follower, _ = await follow(world)
     await asyncio.sleep(20)
     assert await findings(follower) == []
+    await world.stop()
+
+
+@pytest.mark.rule("R5.4", "R5.27")
+@virtually
+async def test_a_partition_that_is_not_fetched_any_more_is_a_finding_with_the_reason() -> None:
+    world = AgentWorld()
+    follower, leader = await follow(world)
+    leader.answers.put_nowait(data(7))
+    leader.answers.put_nowait(data(0, 2))
+    leader.answers.put_nowait(data(0))
+    await until(lambda: follower.agent.fetchers.failed == (TP,))
+    ((kind, broker, detail),) = await findings(follower)
+    assert (kind, broker) == ("stuck_follower", 1)
+    assert detail == (
+        "broker 1 does not fetch orders-0 from its leader any more, until it has a new one: UNKNOWN_SERVER_ERROR: base"
+        " offset 0 is below 8, where the preceding batch ends; restart the broker"
+    )
     await world.stop()
 
 

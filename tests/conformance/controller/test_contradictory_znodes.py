@@ -23,6 +23,8 @@ async def fail_over(world: World, c: RunningController) -> RunningController:
     successor = world.start_controller(1002)
     await c.stop()
     await until(lambda: successor.is_active)
+    # It is active before it has read the topics.
+    await quiesce()
     return successor
 
 

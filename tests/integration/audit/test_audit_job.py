@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from audit.job import run_audit
@@ -61,6 +62,15 @@ def assert_each_record_is_in_the_table_once(output: Path, cluster: Cluster) -> N
 
 def parts_of(record: LoggedStateChange) -> list[LoggedStateChange]:
     return [part for _, part in by_partition(record)] or [record]
+
+
+def test_a_run_that_is_to_publish_does_so_though_it_finds_nothing_new(spark: SparkSession, tmp_path: Path) -> None:
+    cluster, logs, output = draw(11, steps=20, partitions=2, unclean=False), tmp_path / "logs", tmp_path / "output"
+    write_logs(cluster.logs, logs)
+    result = audit(spark, logs, output)
+    assert run_audit([logs], output, AuditOptions(once=True, delta=True), session=spark) == result
+    published = DeltaTable(output / "tables" / RECORDS_TABLE).to_pyarrow_table()
+    assert published.num_rows == len(list(OutputFolder(output).rows(RECORDS_TABLE))) >= size(cluster.logs)
 
 
 def test_every_kind_of_damage_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from audit.batches.cluster_state import ClusterState, _controllers
 from audit.records.findings import AuditFinding
+from audit.rules import committed_records, elected_brokers
 from audit.rules.applied_states import UNTAKEN, UNWRITTEN
 from audit.rules.rule import Awaited
 from audit.rules.unclean_elections import UNCLEAN_ELECTION
@@ -183,11 +184,19 @@ def known_epoch(parts: Iterable[LoggedStateChange], reference: str, partition: i
     return epoch
 
 
+_WITH_MODELS_OF_THEIR_OWN = {
+    "agent-disagrees-with-controller",
+    UNCLEAN_ELECTION,
+    *elected_brokers.RULE.explains,
+    *committed_records.RULE.explains,
+}
+
+
 def by_columns(findings: Iterable[AuditFinding]) -> set[Name]:
     return {
         (finding.rule, finding.subject.partition(" ")[2].removeprefix("(id) "), finding.partition or 0)
         for finding in findings
-        if finding.rule not in {"agent-disagrees-with-controller", UNCLEAN_ELECTION}
+        if finding.rule not in _WITH_MODELS_OF_THEIR_OWN
     }
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow
@@ -42,7 +43,7 @@ def of_file(path: Path, first: int = 0, end: int | None = None) -> Range:
     return Range(path.name, path, first, path.stat().st_size if end is None else end)
 
 
-def rows_by_bucket(records: dict[int, pyarrow.Table]) -> dict[int, list[dict[str, object]]]:
+def rows_by_bucket(records: dict[int, pyarrow.Table]) -> dict[int, list[dict[str, Any]]]:
     return {bucket: rows.to_pylist() for bucket, rows in records.items()}
 
 
@@ -57,6 +58,15 @@ def decoded(*parts: Range) -> tuple[list[ReadRange], dict[int, pyarrow.Table]]:
             else:
                 records[row["bucket"]] = from_stream(row["data"])
     return lines, records
+
+
+def of_partitions(records: dict[int, pyarrow.Table]) -> dict[int, list[dict[str, Any]]]:
+    """The records by bucket, without those that every bucket gets; without buckets that have no others."""
+    kept = {
+        bucket: [row for row in rows if bucket == BUCKETS or row["partition"] is not None]
+        for bucket, rows in rows_by_bucket(records).items()
+    }
+    return {bucket: rows for bucket, rows in kept.items() if rows}
 
 
 def test_an_available_now_batch_ends_where_the_files_ended_when_it_began(tmp_path: Path) -> None:
@@ -117,19 +127,34 @@ def test_records_come_in_buckets_by_partition_and_lines_as_chained_segments(tmp_
         modified_ns=path.stat().st_mtime_ns,
         digests=packed(line_digest(line) for line in lines),
     )
-    assert records.pop(BUCKETS)["seq"].to_pylist() == [6]
-    by_bucket = {bucket: set(rows["partition"].to_pylist()) for bucket, rows in records.items()}
-    assert sorted(n for numbers in by_bucket.values() for n in numbers) == [0, 1, 2]
-    for bucket, rows in records.items():
-        assert all(key % BUCKETS == bucket for key in rows["key"].to_pylist())
-        assert rows["seq"].to_pylist() == sorted(rows["seq"].to_pylist())
+    own = of_partitions(records)
+    assert [row["seq"] for row in own.pop(BUCKETS)] == [6]
+    assert sorted({row["partition"]: bucket for bucket, rows in own.items() for row in rows}) == [0, 1, 2]
+    assert sum(map(len, own.values())) == 6
+    for bucket, rows in own.items():
+        assert all(row["key"] % BUCKETS == bucket for row in rows)
+        numbers = [row["seq"] for row in rows]
+        assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.LOADED])
+def test_every_bucket_gets_what_controllers_say_of_brokers_and_of_themselves(tmp_path: Path, kind: Kind) -> None:
+    path = tmp_path / "a.jsonl"
+    (line,) = Stamper("n", "1700000000000.1").stamp([StateChange(kind=kind, broker=1)], 1)
+    path.write_bytes(line + b"\n")
+    (summary,), records = decoded(of_file(path))
+    shared = kind in {Kind.BROKER, Kind.CONTROLLER}
+    assert summary.records == 1, "a record counts once, however many buckets get it"
+    assert sorted(records) == (list(range(BUCKETS + 1)) if shared else [BUCKETS])
+    assert all(rows["seq"].to_pylist() == [0] for rows in records.values())
 
 
 def test_start_states_reach_each_partition_of_their_topic(tmp_path: Path) -> None:
     paths = write_logs(draw(1, steps=0, partitions=3).logs, tmp_path)
     _, records = decoded(*(of_file(path) for path in paths.values()))
-    assert [row["kind"] for row in records.pop(BUCKETS).to_pylist()] == ["controller"]
-    loaded = [row for rows in records.values() for row in rows.to_pylist()]
+    own = of_partitions(records)
+    assert [row["kind"] for row in own.pop(BUCKETS)] == ["controller"]
+    loaded = [row for rows in own.values() for row in rows]
     assert sorted((row["topic"], row["partition"]) for row in loaded) == [("orders", n) for n in range(3)]
 
 
@@ -189,7 +214,7 @@ def test_a_line_that_is_no_record_goes_to_quarantine_with_its_place_size_and_rea
     assert 0 < len(bad.why) <= 1000
     assert bad.line.startswith(line[:20].decode("utf-8", "backslashreplace"))
     assert len(bad.line) <= 4000
-    assert sum(rows.num_rows for rows in records.values()) == 2
+    assert sum(map(len, of_partitions(records).values())) == 2
 
 
 @pytest.mark.parametrize("size", [LINE_BYTES_MAX, LINE_BYTES_MAX + 1])

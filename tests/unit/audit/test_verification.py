@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from audit.chains.witnesses import LAG_MS, SEALED_LAG_MS
 from audit.cli import app
+from audit.commands.joined import Joined
 from audit.report.report import read_result
 from audit.storage.given_heads import add_given, read_given
 from audit.storage.output_folder import OutputFolder
@@ -278,5 +279,5 @@ def test_the_heads_of_a_cluster_are_read_by_who_calls_the_audit(tmp_path: Path) 
         return [head]
 
     arguments = ["verify", "--log-dir", str(tmp_path), "--zookeeper", "localhost:1"]
-    answer = CliRunner().invoke(app, arguments, obj=read_heads)
+    answer = CliRunner().invoke(app, arguments, obj=Joined(read_heads, lambda: pytest.fail("nothing is replayed")))
     assert (answer.exit_code, asked) == (ExitCode.FINDINGS, [("localhost:1", "")])

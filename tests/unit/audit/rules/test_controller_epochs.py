@@ -10,7 +10,7 @@ from audit.rules.controller_epochs import (
     EVENTS_RISE,
     NO_CONTROLLER,
     Followed,
-    Term,
+    TermOfController,
     falling_epochs,
     falling_events,
     of_other_controllers,
@@ -107,9 +107,9 @@ def test_the_epochs_of_a_controller_rise(active: dict[int, list[str]], found: li
 
 
 def test_a_term_is_in_the_log_of_its_own_controller() -> None:
-    own = Term(5, 1001, 1000, None, f"{LOG}/3", None)
-    of_kafka = Term(6, 7, 1000, None, "kafka-controller-8/x/3", None)
-    other = Term(7, 1002, 1000, 2000, f"{LOG}/4", f"{LOG}/5")
+    own = TermOfController(5, 1001, 1000, None, f"{LOG}/3", None)
+    of_kafka = TermOfController(6, 7, 1000, None, "kafka-controller-8/x/3", None)
+    other = TermOfController(7, 1002, 1000, 2000, f"{LOG}/4", f"{LOG}/5")
     found = list(of_other_controllers([other, own, of_kafka]))
     assert [(f.rule, f.message, f.records) for f in found] == [
         (RECORD_OF_OWN_BROKER, f"{NODE} recorded that controller 1002 {what}", (f"{LOG}/{seq}",))
@@ -120,24 +120,32 @@ def test_a_term_is_in_the_log_of_its_own_controller() -> None:
 @pytest.mark.parametrize(
     ("terms", "newest_ms", "message"),
     [
-        ([Term(5, 1001, 0, 1_000, "a", "b"), Term(6, 1002, 61_000, None, "c", None)], 99_000_000, None),
         (
-            [Term(5, 1001, 0, 1_000, "a", "b"), Term(6, 1002, 61_001, None, "c", None)],
+            [TermOfController(5, 1001, 0, 1_000, "a", "b"), TermOfController(6, 1002, 61_000, None, "c", None)],
+            99_000_000,
+            None,
+        ),
+        (
+            [TermOfController(5, 1001, 0, 1_000, "a", "b"), TermOfController(6, 1002, 61_001, None, "c", None)],
             99_000_000,
             "no controller was active for 60 s, from 1970-01-01 00:00:01.000 until another one became active: more "
             "than 60 s",
         ),
         (
-            [Term(5, 1001, 0, 1_000, "a", "b"), Term(6, 1002, None, None, None, None)],
+            [TermOfController(5, 1001, 0, 1_000, "a", "b"), TermOfController(6, 1002, None, None, None, None)],
             99_000,
             "no controller was active for 98 s, from 1970-01-01 00:00:01.000 until the end of the logs: more than 60 s",
         ),
         # Nothing says when a controller that did not resign was gone.
-        ([Term(5, 1001, 0, None, "a", None), Term(6, 1002, 99_000, None, "c", None)], 99_000, None),
+        (
+            [TermOfController(5, 1001, 0, None, "a", None), TermOfController(6, 1002, 99_000, None, "c", None)],
+            99_000,
+            None,
+        ),
     ],
 )
 def test_after_a_resignation_another_controller_becomes_active(
-    terms: list[Term], newest_ms: int, message: str | None
+    terms: list[TermOfController], newest_ms: int, message: str | None
 ) -> None:
     found = list(times_without_controller(terms, newest_ms, 60_000))
     assert [f.message for f in found] == ([] if message is None else [message])

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from audit.batches.bucket import AWAITED, KEPT, check_rules
+from audit.records.sorted_runs import Runs
 from audit.rules.limits import Limits
 from audit.rules.recreations import RECREATIONS
 from audit.rules.recreations import RULE as RECREATED
@@ -20,7 +21,7 @@ def batch(columns: tuple[str, ...] = (), *, seed: int = 2, limits: Limits | None
     """A batch in which most rules find something; only these columns of its records."""
     streams, _ = histories(seed) if limits is None else timed(seed)
     rows = table_of(everything(streams))
-    runs = {table.name: () for table in KEPT}
+    runs = {table.name: Runs([]) for table in KEPT}
     awaited = {table.name: table.schema.empty_table() for table in AWAITED}
     chosen = [name for name in rows.column_names if not columns or name in columns]
     return BucketBatch(rows.select(chosen), runs, awaited, limits or Limits())

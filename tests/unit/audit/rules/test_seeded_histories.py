@@ -53,10 +53,16 @@ def holding(audit: ColumnarAudit) -> list[dict[str, object]]:
     return sorted((row for row in audit.timelines.values() if row["status"] == HOLDS), key=str)
 
 
-@pytest.mark.parametrize("leaders_write", [False, True], ids=["by controllers", "by leaders"])
-def test_columns_find_what_the_reference_model_finds_by_each_rule_that_they_share(leaders_write: bool) -> None:
+@pytest.mark.parametrize(
+    ("leaders_write", "seeds"),
+    [(False, (5, 6, 40, 68, 249)), (True, (5, 6, 13, 155, 191))],
+    ids=["by controllers", "by leaders"],
+)
+def test_columns_find_what_the_reference_model_finds_by_each_rule_that_they_share(
+    leaders_write: bool, seeds: tuple[int, ...]
+) -> None:
     found: set[str] = set()
-    for seed in (5, 6, 7, 8):
+    for seed in seeds:
         streams, _ = histories(seed, leaders_write=leaders_write)
         by_rows = by_checker(streams)
         assert by_columns(audit_batches([everything(streams)]).values()) == by_rows
