@@ -58,12 +58,12 @@ def _badly_moved(rows: pyarrow.Table, replicas: BrokerLists) -> Flags:
 
 
 def _members(lists: BrokerLists) -> Longs:
-    """One number for each member of each list; aligned with `lists.values`."""
+    """Number each member of each list, by its record and its id; aligned with `lists.values`."""
     return (lists.row << 32) + lists.values
 
 
 def _unasked(rows: pyarrow.Table, assignments: Flags) -> Flags:
-    """What nobody is named to have asked for; records that name no event do not say it."""
+    """Find what nobody is named to have asked for; records that name no event do not say it."""
     started = assignments & is_one_of(rows["to_state"], ["started"])
     found = started & ~is_one_of(rows["cause_event"], _ZNODE_PLANS)
     found |= is_one_of(rows["cause_event"], _CALLS) & (longs(rows["cause_controller"]) == ABSENT)
