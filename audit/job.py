@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-from audit.batches.batch import BatchSettings, check_batch
+from audit.batches.batch import BatchSettings, check_batch, replay_earlier
 from audit.batches.cluster_state import ends_read
 from audit.batches.decisions import ReplayStage
 from audit.chains.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
@@ -99,6 +99,8 @@ def run_audit(
             require_heads=options.require_heads,
         )
         add_given(folder, options.heads, lag_ms=_lag_ms(inputs, once=once))
+        if replay_earlier(folder, chosen):
+            say("the decisions in records of earlier runs were not replayed, and are now")
         spark = start_session(local, settings) if session is None else session
         try:
             _register(spark, listener)
