@@ -56,7 +56,8 @@ _LEGAL: Final = numpy.array(
     ]
 )
 """Whether a transition is in its table, by the places of both states; the last row and column are for _UNKNOWN."""
-_NO_BROKER: Final = -1
+_NO_BROKER: Final = -(1 << 31)
+"""Of partitions. A replica's record may have any broker, -1 among them."""
 _SCHEMA: Final = pyarrow.schema(
     {
         **KEY,

@@ -333,7 +333,8 @@ def _of_removed(
         if (before["to_state"], move["to_state"]) != (_STARTED, _COMPLETED):
             continue
         for broker in before["removing_replicas"] or ():
-            done = [s for s in steps.get(machines[of.key, before["sub"], broker], ()) if s["sub"] < move["seq"]]
+            machine = steps.get(machines[of.key, before["sub"], broker], ())
+            done = [s for s in machine if s["sub"] < move["seq"] and s["controller_epoch"] == move["controller_epoch"]]
             if not done or done[-1]["after"] != REPLICA_GONE:
                 message = f"the reassignment to {move['replicas']} is completed, and replica {broker} was not deleted"
                 yield of.violation(
