@@ -103,7 +103,9 @@ def test_what_was_read_before_is_replayed_though_nothing_follows(tmp_path: Path)
     assert replay_earlier(folder, asked())
     assert found_in(output).keys() == expected(log)
     commit, result = folder.last_commit(), read_result(output)
-    assert (before is not None and commit is not None) and commit.spark_batch == before.spark_batch
+    assert before is not None
+    assert commit is not None
+    assert commit.spark_batch == before.spark_batch
     assert (result.records, result.decisions) == (before.records, log.replayed().decisions.total())
     assert not replay_earlier(folder, asked())
 
