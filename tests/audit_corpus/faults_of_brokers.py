@@ -77,6 +77,9 @@ FAULTS_OF_BROKERS: Final[dict[str, Fault]] = {
         in_turn(write(ASKED, both), say("OfflineReplica"), write("Reassign", other_leads)),
         {"elected-leader-is-live": 1},
     ),
+    "a replica that becomes offline and leads on": Fault(
+        say("OfflineReplica", of_leader=True), {"offline-replica-does-not-lead": 1}
+    ),
     "a dead broker that joins the ISR": Fault(
         in_turn(say("dead"), write(ASKED, both)), {"isr-granted-to-live-brokers": 1}
     ),
