@@ -73,10 +73,10 @@ def summarize(folder: OutputFolder, limit: int) -> Summary:
 
 
 def since_last_record_ms(failover: Mapping[str, Any], ledgers: Iterable[Mapping[str, Any]]) -> int | None:
-    """How long before a failover was detected the first of its brokers wrote its last record, in ms.
+    """The time from the last record of the first of its brokers to the detection of a failover, in ms.
 
-    It died after that, by its own clock. None where that is unknown: a run that continued hung, or had lost its
-    session.
+    The broker died in that time, by its own clock. None where that is unknown: a run that continued hung, or had lost
+    its session.
     """
     detected_ms, found = failover["detected_ms"], []
     for broker in failover["brokers"] if detected_ms is not None else ():
