@@ -4,88 +4,91 @@ The controller elects first and moves the replicas then, so that the log of one 
 Source: Kafka KafkaController.onReplicasBecomeOffline.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy
 import pyarrow
 
 from audit.records.findings import AuditFinding, RuleViolation
-from audit.records.sorted_runs import SortedRun, gather_all
-from audit.records.vectors import ABSENT, Flags, Longs, is_one_of, keys, longs
+from audit.records.sealed_runs import Sealing
+from audit.records.sorted_runs import NOTHING, SortedRun, gather, neighbours
+from audit.records.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs, mixed
 from audit.rules.machine_steps import log_keys
-from audit.rules.partition_states import STATES_READ, WRITTEN
 from audit.rules.recreations import comparable
-from audit.rules.rule import REFERENCE, BucketBatch, Explanation, Rule
+from audit.rules.rule import KEY, REFERENCE, BucketBatch, Explanation, Kept, Rule
 from audit.rules.subjects import reference_at
 from cluster.model.state_machines import ReplicaState
-from state_log.histories import NO_EPOCH
+from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.record import Kind
 
 OFFLINE_LEADS: Final = "offline-replica-does-not-lead"
-_NONE: Final = -1
-_READ: Final = ("key", "kind", "broker", "to_state", "controller_epoch", *REFERENCE)
+_SCHEMA: Final = pyarrow.schema({**KEY, "leader": pyarrow.int32()})
+"""One row for each state that a controller recorded (`sub`: its number). `key`: of a term and a partition."""
+_READ: Final = ("key", "kind", "broker", "leader", "to_state", "controller_epoch", *REFERENCE)
+
+
+def _term_keys(rows: pyarrow.Table) -> Keys:
+    """Hash the partition and the controller's term of each row; aligned."""
+    return mixed(mixed(log_keys(rows) + longs(rows["controller_epoch"]).astype(numpy.uint64)) ^ keys(rows["key"]))
+
+
+def _of_controllers(rows: pyarrow.Table, kinds: list[str], number: str) -> pyarrow.Table:
+    """The records of these kinds about partitions that have this number."""
+    chosen = is_one_of(rows["kind"], kinds) & (longs(rows["controller_epoch"]) != ABSENT) & (keys(rows["key"]) != 0)
+    return rows.select(_READ).filter(pyarrow.array(chosen & (longs(rows[number]) != ABSENT)))
+
+
+def leaders_of(rows: pyarrow.Table) -> pyarrow.Table:
+    """Read whom controllers knew as leaders by these records, reduced."""
+    part = _of_controllers(rows, [kind.value for kind in WRITTEN_BY_CONTROLLERS], "leader")
+    return reduce_leaders(pyarrow.table([_term_keys(part), part["seq"], part["leader"]], schema=_SCHEMA))
+
+
+def reduce_leaders(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sort by key and number of the record; keep one row of each, the same in whatever order they came."""
+    key, sub = keys(rows["key"]), longs(rows["sub"])
+    order = numpy.lexsort((longs(rows["leader"]), sub, key))
+    return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
+
+
+LEADERS: Final = Kept(
+    "leaders", _SCHEMA, lambda batch: leaders_of(comparable(batch)), reduce_leaders, Sealing(times=(), stay=1)
+)
 
 
 def _check(batch: BucketBatch) -> list[AuditFinding]:
-    offline = _became_offline(comparable(batch))
-    if not offline.num_rows:
+    rows = _of_controllers(comparable(batch), [Kind.REPLICA.value], "broker")
+    rows = rows.filter(pyarrow.array(is_one_of(rows["to_state"], [ReplicaState.OFFLINE.value])))
+    if not rows.num_rows:
         return []
-    found = _still_lead(batch, offline, batch.added(WRITTEN))
-    # What a batch has of a partition is newer than what earlier ones had of it, and the newest of that is not sealed.
-    others = offline.filter(pyarrow.array(~found.known))
-    earlier = gather_all(batch.runs(WRITTEN).open, numpy.unique(keys(others["key"])), WRITTEN.schema.empty_table())
-    return [*found.findings, *_still_lead(batch, others, WRITTEN.reduce(earlier)).findings]
+    before, leader = _last_leaders(batch, rows)
+    broker = longs(rows["broker"])
+    return [
+        _finding(batch, rows, row, int(before[row]), int(broker[row]))
+        for row in numpy.flatnonzero((before != NOTHING) & (leader == broker)).tolist()
+    ]
 
 
-class _Found(NamedTuple):
-    """Holds which replicas have a known state of their partition, and the findings about these."""
+def _last_leaders(batch: BucketBatch, rows: pyarrow.Table) -> tuple[Longs, Longs]:
+    """Find the last record of each row's term and partition that names a leader: its number, and the leader.
 
-    known: Flags
-    findings: list[AuditFinding]
-
-
-def _became_offline(rows: pyarrow.Table) -> pyarrow.Table:
-    chosen = is_one_of(rows["kind"], [Kind.REPLICA.value]) & is_one_of(rows["to_state"], [ReplicaState.OFFLINE.value])
-    chosen &= (longs(rows["controller_epoch"]) != ABSENT) & (keys(rows["key"]) != 0)
-    return rows.select(_READ).filter(pyarrow.array(chosen & (longs(rows["broker"]) != ABSENT)))
-
-
-def _still_lead(batch: BucketBatch, offline: pyarrow.Table, states: pyarrow.Table) -> _Found:
-    """Find the replicas that lead by the last of these states that their controller knew. `states`: reduced."""
-    last = _last_known(offline, states)
-    broker, known = longs(offline["broker"]), last != _NONE
-    leads = known.copy()
-    leads[known] = longs(states["leader"])[last[known]] == broker[known]
-    findings = []
-    for row in numpy.flatnonzero(leads).tolist():
-        state = int(last[row])
-        name = reference_at(offline, row)
-        message = (
-            f"replica {broker[row]} became offline while it led, in leader epoch {states['leader_epoch'][state]} and "
-            f"partition epoch {states['sub'][state]}"
-        )
-        # The record of the state is not named: the controller may have loaded it, and which of the two comes first is
-        # not known.
-        key, at_ms = int(keys(offline["key"])[row]), offline["at_ms"][row].as_py()
-        violation = RuleViolation(OFFLINE_LEADS, key, f"record {name}", message, (name,), at_ms)
-        findings.append(batch.subjects.finding(violation))
-    return _Found(known, findings)
+    Both are aligned with the rows; the number is NOTHING where there is none.
+    """
+    runs, key = batch.runs(LEADERS).with_open(batch.added(LEADERS)), _term_keys(rows)
+    before, _, _ = neighbours(runs, key, longs(rows["seq"]) + 1)
+    known = before != NOTHING
+    found = reduce_leaders(gather(runs, key[known], before[known], _SCHEMA.empty_table()))
+    leader = numpy.full(len(key), ABSENT)
+    leader[known] = longs(found["leader"])[SortedRun(found).find(key[known], before[known]).first]
+    return before, leader
 
 
-def _last_known(offline: pyarrow.Table, states: pyarrow.Table) -> Longs:
-    """The last state of each replica's partition that the controller wrote in this term, or found; _NONE: unknown."""
-    bounds = SortedRun(states).find(keys(offline["key"]), numpy.zeros(offline.num_rows, numpy.int64))
-    lengths = bounds.stop - bounds.start
-    row = numpy.repeat(numpy.arange(offline.num_rows), lengths)
-    place = numpy.arange(len(row)) + numpy.repeat(bounds.start - (numpy.cumsum(lengths) - lengths), lengths)
-    epoch, first = longs(offline["controller_epoch"])[row], longs(states["first_controller_epoch"])[place]
-    is_own = (first == epoch) & (log_keys(states)[place] == log_keys(offline)[row])
-    is_own &= longs(states["seq"])[place] <= longs(offline["seq"])[row]
-    is_loaded = (first != NO_EPOCH) & (first < epoch) & (longs(states["last_controller_epoch"])[place] >= epoch)
-    known = is_own | is_loaded
-    last = numpy.full(offline.num_rows, _NONE)
-    numpy.maximum.at(last, row[known], place[known])
-    return last
+def _finding(batch: BucketBatch, rows: pyarrow.Table, row: int, before: int, broker: int) -> AuditFinding:
+    name = reference_at(rows, row)
+    state = f"{name.rpartition('/')[0]}/{before}"
+    message = f"replica {broker} became offline, and leads by the controller's last record of the partition, {before}"
+    key, at_ms = int(keys(rows["key"])[row]), rows["at_ms"][row].as_py()
+    return batch.subjects.finding(RuleViolation(OFFLINE_LEADS, key, f"record {name}", message, (state, name), at_ms))
 
 
 RULE: Final = Rule(
@@ -99,6 +102,7 @@ RULE: Final = Rule(
             of_whole_logs=True,
         )
     },
-    reads=tuple(dict.fromkeys((*_READ, *STATES_READ))),
+    reads=_READ,
     check=_check,
+    keeps=(LEADERS,),
 )

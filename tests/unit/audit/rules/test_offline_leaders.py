@@ -1,7 +1,7 @@
 """Replicas that become offline, and whether they lead by what their controller knew then."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import permutations
 
 import pytest
 from msgspec.structs import replace
@@ -35,11 +35,11 @@ def offline(seq: int, broker: int | None = 1, epoch: int = 1, node: str = "contr
     return record(seq, Kind.REPLICA, epoch, node, broker=broker, **states)
 
 
-def loaded(seq: int, epoch: int, leader: int, version: int) -> LoggedStateChange:
+def loaded(seq: int, epoch: int, leader: int, version: int, node: str = "controller-2") -> LoggedStateChange:
     found = LoadedPartition(
         0, BrokerId(leader), LeaderEpoch(version), PartitionEpoch(version), (BrokerId(1),), (), ControllerEpoch(1)
     )
-    return replace(record(seq, Kind.LOADED, epoch, "controller-2"), partition=None, partitions=(found,))
+    return replace(record(seq, Kind.LOADED, epoch, node), partition=None, partitions=(found,))
 
 
 def found(*batches: Sequence[LoggedStateChange]) -> list[tuple[str, ...]]:
@@ -50,7 +50,7 @@ def found(*batches: Sequence[LoggedStateChange]) -> list[tuple[str, ...]]:
 
 
 LEADS, GONE = state(0, 1, 0), offline(5)
-NAMES = (GONE.reference,)
+NAMES = (LEADS.reference, GONE.reference)
 
 
 @pytest.mark.parametrize(
@@ -75,18 +75,14 @@ def test_a_replica_that_becomes_offline_does_not_lead(records: Sequence[LoggedSt
         assert found(*batches) == ([NAMES] if is_found else [])
 
 
-def test_a_later_controller_goes_by_what_it_has_loaded() -> None:
-    records = [LEADS, loaded(0, 2, 1, 0), offline(5, epoch=2, node="controller-2")]
-    other = [LEADS, state(3, 2, 1), loaded(0, 2, 2, 1), offline(5, epoch=2, node="controller-2")]
-    for cut in range(len(records) + 1):
-        assert found(records[:cut], records[cut:]) == [(records[-1].reference,)]
-    # Whose log comes first does not matter.
-    assert found(records[1:], records[:1]) == [(records[-1].reference,)]
-    assert found(other) == []
-
-
-def test_what_later_controllers_wrote_does_not_matter() -> None:
-    later = state(0, 2, 9, epoch=3, node="controller-3")
-    records = [later, LEADS, GONE]
-    for before, after in pairwise([0, 1, 2, 3]):
-        assert found(records[:before], records[before:after], records[after:]) == [NAMES]
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_a_later_controller_goes_by_what_it_has_loaded(order: Sequence[int]) -> None:
+    """Whose log comes first does not matter, nor what later controllers wrote."""
+    logs = [
+        [LEADS, state(3, 2, 1)],
+        [loaded(0, 2, 2, 1), state(1, 1, 2, 2, "controller-2"), offline(5, 1, 2, "controller-2")],
+        [loaded(0, 3, -1, 3, "controller-3"), offline(5, 1, 3, "controller-3")],
+    ]
+    names = (logs[1][1].reference, logs[1][2].reference)
+    assert found(*(logs[number] for number in order)) == [names]
+    assert found([each for number in order for each in logs[number]]) == [names]
