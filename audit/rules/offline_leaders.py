@@ -17,6 +17,7 @@ from audit.rules.machine_steps import log_keys
 from audit.rules.recreations import comparable
 from audit.rules.rule import KEY, REFERENCE, BucketBatch, Explanation, Kept, Rule
 from audit.rules.subjects import reference_at
+from cluster.model.broker import NO_LEADER
 from cluster.model.state_machines import ReplicaState
 from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.record import Kind
@@ -63,10 +64,8 @@ def _check(batch: BucketBatch) -> list[AuditFinding]:
         return []
     before, leader = _last_leaders(batch, rows)
     broker = longs(rows["broker"])
-    return [
-        _finding(batch, rows, row, int(before[row]), int(broker[row]))
-        for row in numpy.flatnonzero((before != NOTHING) & (leader == broker)).tolist()
-    ]
+    wrong = (before != NOTHING) & (leader == broker) & (leader != NO_LEADER)
+    return [_finding(batch, rows, row, int(before[row]), int(broker[row])) for row in numpy.flatnonzero(wrong).tolist()]
 
 
 def _last_leaders(batch: BucketBatch, rows: pyarrow.Table) -> tuple[Longs, Longs]:

@@ -63,6 +63,7 @@ NAMES = (LEADS.reference, GONE.reference)
         ((LEADS, GONE, state(6, 2, 1)), True),
         ((LEADS, offline(5, 2)), False),
         ((LEADS, offline(5, None)), False),
+        ((state(0, -1, 0), offline(5, -1)), False),
         ((LEADS, replace(GONE, to_state="OnlineReplica")), False),
         # Nobody knows who led; or another log, or another term, of which nothing was loaded, says it.
         ((GONE,), False),
