@@ -12,19 +12,21 @@ import pyarrow
 from audit.records.findings import AuditFinding, RuleViolation
 from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import NOTHING, SortedRun, gather, neighbours
-from audit.records.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs, mixed
+from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, mixed
 from audit.rules.machine_steps import log_keys
 from audit.rules.recreations import comparable
 from audit.rules.rule import KEY, REFERENCE, BucketBatch, Explanation, Kept, Rule
 from audit.rules.subjects import reference_at
 from cluster.model.broker import NO_LEADER
-from cluster.model.state_machines import ReplicaState
+from cluster.model.state_machines import PartitionState, ReplicaState
 from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.record import Kind
 
 OFFLINE_LEADS: Final = "offline-replica-does-not-lead"
 _SCHEMA: Final = pyarrow.schema({**KEY, "leader": pyarrow.int32()})
-"""One row for each state that a controller recorded (`sub`: its number). `key`: of a term and a partition."""
+"""One row for each state that a controller recorded, and each end of a partition. `key`: of a term and a partition;
+`sub`: the number of the record.
+"""
 _READ: Final = ("key", "kind", "broker", "leader", "to_state", "controller_epoch", *REFERENCE)
 
 
@@ -33,16 +35,20 @@ def _term_keys(rows: pyarrow.Table) -> Keys:
     return mixed(mixed(log_keys(rows) + longs(rows["controller_epoch"]).astype(numpy.uint64)) ^ keys(rows["key"]))
 
 
-def _of_controllers(rows: pyarrow.Table, kinds: list[str], number: str) -> pyarrow.Table:
-    """The records of these kinds about partitions that have this number."""
-    chosen = is_one_of(rows["kind"], kinds) & (longs(rows["controller_epoch"]) != ABSENT) & (keys(rows["key"]) != 0)
-    return rows.select(_READ).filter(pyarrow.array(chosen & (longs(rows[number]) != ABSENT)))
+def _of_controllers(rows: pyarrow.Table, chosen: Flags) -> pyarrow.Table:
+    """The chosen records that controllers wrote about partitions."""
+    chosen = chosen & (longs(rows["controller_epoch"]) != ABSENT) & (keys(rows["key"]) != 0)
+    return rows.select(_READ).filter(pyarrow.array(chosen))
 
 
 def leaders_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """Read whom controllers knew as leaders by these records, reduced."""
-    part = _of_controllers(rows, [kind.value for kind in WRITTEN_BY_CONTROLLERS], "leader")
-    return reduce_leaders(pyarrow.table([_term_keys(part), part["seq"], part["leader"]], schema=_SCHEMA))
+    """Read whom controllers knew as leaders by these records, reduced; nobody leads a partition that is gone."""
+    states = is_one_of(rows["kind"], [kind.value for kind in WRITTEN_BY_CONTROLLERS])
+    leader, gone = longs(rows["leader"]), is_one_of(rows["to_state"], [PartitionState.NON_EXISTENT.value])
+    part = _of_controllers(rows, states & ((leader != ABSENT) | gone))
+    gone = is_one_of(part["to_state"], [PartitionState.NON_EXISTENT.value])
+    leader = numpy.where(gone, NO_LEADER, longs(part["leader"])).astype(numpy.int32)
+    return reduce_leaders(pyarrow.table([_term_keys(part), part["seq"], leader], schema=_SCHEMA))
 
 
 def reduce_leaders(rows: pyarrow.Table) -> pyarrow.Table:
@@ -58,8 +64,9 @@ LEADERS: Final = Kept(
 
 
 def _check(batch: BucketBatch) -> list[AuditFinding]:
-    rows = _of_controllers(comparable(batch), [Kind.REPLICA.value], "broker")
-    rows = rows.filter(pyarrow.array(is_one_of(rows["to_state"], [ReplicaState.OFFLINE.value])))
+    rows = comparable(batch)
+    offline = is_one_of(rows["kind"], [Kind.REPLICA.value]) & is_one_of(rows["to_state"], [ReplicaState.OFFLINE.value])
+    rows = _of_controllers(rows, offline & (longs(rows["broker"]) != ABSENT))
     if not rows.num_rows:
         return []
     before, leader = _last_leaders(batch, rows)

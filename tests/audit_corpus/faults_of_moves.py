@@ -177,7 +177,7 @@ FAULTS_OF_MOVES: Final[dict[str, Fault]] = {
                 assigned("completed", without(s, s["leader"])),
             ]
         ),
-        {"leader-moved-along": 1},
+        {"leader-moved-along": 1, "offline-replica-does-not-lead": 1},
     ),
     "a move that leaves its removed replica running": Fault(
         add(

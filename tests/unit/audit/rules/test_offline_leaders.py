@@ -50,6 +50,7 @@ def found(*batches: Sequence[LoggedStateChange]) -> list[tuple[str, ...]]:
 
 
 LEADS, GONE = state(0, 1, 0), offline(5)
+ENDED = record(3, Kind.PARTITION, from_state="OfflinePartition", to_state="NonExistentPartition")
 NAMES = (LEADS.reference, GONE.reference)
 
 
@@ -59,6 +60,7 @@ NAMES = (LEADS.reference, GONE.reference)
         ((LEADS, GONE), True),
         ((LEADS, state(1, 2, 1), GONE), False),
         ((LEADS, state(1, -1, 1), GONE), False),
+        ((LEADS, ENDED, GONE), False),
         # The election comes too late, or another broker's replica is offline, or of no broker.
         ((LEADS, GONE, state(6, 2, 1)), True),
         ((LEADS, offline(5, 2)), False),
