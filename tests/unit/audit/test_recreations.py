@@ -47,7 +47,7 @@ def with_deletions(seed: int, *, then_created: bool = True) -> Cluster:
     return cluster
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=SEEDS)
 def test_a_partition_created_anew_without_an_id_gives_no_false_finding_in_any_order(seed: int) -> None:
     random, streams = Random(seed), stamped(with_deletions(seed).logs)
@@ -62,7 +62,7 @@ def test_a_partition_created_anew_without_an_id_gives_no_false_finding_in_any_or
     assert {finding.partition for finding in found} <= {0}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=SEEDS)
 def test_contradictions_are_found_where_nothing_was_created_anew_and_the_same_in_any_order(seed: int) -> None:
     random, streams = Random(seed), stamped(with_deletions(seed).logs)
@@ -80,7 +80,7 @@ def contradicted(record: LoggedStateChange, random: Random) -> LoggedStateChange
     return replace(record, leader_epoch=LeaderEpoch(record.leader_epoch + 3))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=SEEDS)
 def test_a_partition_that_is_only_deleted_is_compared_as_any_other(seed: int) -> None:
     cluster = with_deletions(seed, then_created=False)
