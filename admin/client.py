@@ -14,7 +14,7 @@ from cluster.model.errors import (
     PeerUnreachableError,
 )
 from cluster.model.partition import TopicPartition
-from cluster.requests import cluster, configs, elections, log_dirs, reassignments, recovery, topics
+from cluster.requests import acls, cluster, configs, elections, log_dirs, reassignments, recovery, topics
 from cluster.requests.request import RequestFor, Response
 
 _LAST_WORD_MS = 1_000
@@ -282,6 +282,17 @@ class AdminClient(ClusterConnection):
         """Set and delete single keys. Each resource has a result and is changed as a whole or not at all."""
         request = configs.AlterConfigsRequest(tuple(resources), validate_only)
         return await self.ask_controller(request)
+
+    async def create_acls(self, creations: Sequence[acls.AclCreation]) -> acls.CreateAclsResponse:
+        """Add access rules; the result has an item for each. Rules that are there already are no error."""
+        return await self.ask_controller(acls.CreateAclsRequest(tuple(creations)))
+
+    async def describe_acls(self, wanted: acls.DescribeAclsRequest) -> acls.DescribeAclsResponse:
+        return await self.ask_controller(wanted)
+
+    async def delete_acls(self, filters: Sequence[acls.DeleteAclsFilter]) -> acls.DeleteAclsResponse:
+        """Delete the access rules that these filters match; the result has an item for each filter."""
+        return await self.ask_controller(acls.DeleteAclsRequest(tuple(filters)))
 
     async def update_features(self, updates: Sequence[configs.FeatureUpdate]) -> configs.UpdateFeaturesResponse:
         """Raise, lower and remove finalized features. Each update has a result; the valid ones are written."""

@@ -30,6 +30,7 @@ from cluster.requests.configs import UpdateFeaturesRequest
 from cluster.requests.data import MetadataRequest, MetadataResponse
 from cluster.requests.recovery import RecoverClusterRequest
 from cluster.requests.request import RequestFor
+from cluster.sasl.clients import ReadCredentials
 from cluster.tls.settings import TlsSettings
 
 if TYPE_CHECKING:
@@ -65,13 +66,15 @@ class ClusterConnection:
         on_wait: OnWait | None = None,
         client_id: str = "klamm",
         tls: TlsSettings | None = None,
+        sasl: ReadCredentials | None = None,
     ) -> None:
         """Take the bootstrap addresses.
 
         `names`: the names of these nodes in messages, such as "controller 1001"; `origin`: the source of the addresses,
         such as "--bootstrap"; `on_wait` is called once a wait has lasted for two seconds, with its reason.
         `client_id`: its name, by which brokers choose its quotas. `tls`: what it shows and trusts; None: the cluster
-        is called without TLS. Raises ConfigError if its files cannot be used.
+        is called without TLS. `sasl`: reads the credentials of the user whose the calls are; None: they are those of
+        whoever the certificate names. Raises ConfigError if files cannot be used.
         """
         from cluster.rpc.client import RpcClient  # noqa: PLC0415 - gRPC loads slowly; the help of a command needs none.
 
@@ -81,6 +84,7 @@ class ClusterConnection:
             connect_timeout_max_ms=_CONNECT_TIMEOUT_MS,
             client_id=client_id,
             security=None if tls is None else _security(tls),
+            sasl=sasl,
         )
         self.waiting = ClientWaits(on_wait)
         self._search = NodeSearch(bootstrap, names or {}, origin)

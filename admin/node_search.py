@@ -6,12 +6,14 @@ which others would answer.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from admin.waiting import together
 from cluster.model.errors import (
     ApiError,
     ConnectionRefusedByHostError,
+    ErrorCode,
     ForeignProtocolError,
     PeerUnreachableError,
     UnresolvableHostError,
@@ -24,6 +26,7 @@ _RECENT_S: Final = 1.0
 """A node that was asked for less than this has had no time to answer."""
 SILENCE_S: Final = 0.25
 """After this many seconds without an answer the next node is asked as well."""
+_NOT_AUTHENTICATED: Final = frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE})
 _RUNNING: Final = "running"
 _BUSY: Final = "running, but has not answered this request"
 Describe = Callable[[str], Awaitable[DescribeClusterResponse]]
@@ -97,6 +100,7 @@ class NodeSearch:
         """Ask all nodes once; return the first wanted description, None if no node gives one.
 
         A refusal says only that this node does not know. If a node names the active controller, that is asked next.
+        Raises ApiError if a node does not accept who this client is: a wrong password is not tried again and again.
         """
         self._former = {address: said for address, said in self._outcomes.items() if said != _silence(None)}
         self._outcomes, self._any_answered, self._called = {}, False, ""
@@ -162,7 +166,12 @@ class NodeSearch:
 
     async def survey(self, describe: Describe) -> None:
         """Ask all nodes while a controller is called, so that `failure` can say what they answer."""
-        await asyncio.gather(*(self._ask(address, describe) for address in self._bootstrap))
+
+        async def ask(address: str) -> None:
+            with suppress(ApiError):
+                await self._ask(address, describe)
+
+        await asyncio.gather(*map(ask, self._bootstrap))
 
     def called(self, controller: str, why: str | None = None) -> None:
         """Record why the controller that the last round found has not answered a call; without `why`, not yet.
@@ -218,6 +227,8 @@ class NodeSearch:
             answer = await describe(address)
         except ApiError as error:
             self._outcomes[address] = _refusal(error)
+            if error.code in _NOT_AUTHENTICATED:
+                raise
         except PeerUnreachableError as error:
             self._outcomes[address] = _silence(error.why)
             if self._is_final(error):

@@ -278,7 +278,8 @@ class Producer:
         try:
             self._numbers.identity = await self._ids.new_identity()
         except ApiError as error:
-            # As idempotence was asked for by nobody, it is given up where the brokers are too old for it.
+            # As idempotence was asked for by nobody, it is given up where the brokers are too old for it. Without a
+            # right to write anywhere the answer to the records says so, and to which topic.
             self.is_idempotent = False
             self._fatal = error if self._options.enable_idempotence else None
         self._is_asking_for_id = False

@@ -23,7 +23,8 @@ class ProducerIdSource:
     async def new_identity(self) -> ProducerIdentity:
         """Return a producer id that nobody else has, in its first epoch, however long that takes.
 
-        Raises ApiError(UNSUPPORTED_VERSION) where no broker knows the request. Source: Kafka Sender.maybeSendAndPoll.
+        Raises ApiError(UNSUPPORTED_VERSION) where no broker knows the request, ApiError(CLUSTER_AUTHORIZATION_FAILED)
+        without a right to write anywhere. Source: Kafka Sender.maybeSendAndPoll.
         """
         too_old: set[str] = set()
         waiting = self._topology.client.waiting
@@ -45,6 +46,8 @@ class ProducerIdSource:
             self.failure = str(error)
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 too_old.add(address)
+            if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                raise
             return None
         if response.error_code is not ErrorCode.NONE:
             self.failure = f"{address} answers {response.error_code.name}"

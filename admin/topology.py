@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from admin.connection import ClusterConnection
+from admin.missing_topics import missing_topic
 from admin.node_search import first_answer
 from admin.waiting import together
 from cluster.model import bounds
@@ -56,7 +57,8 @@ class Topology:
         """The partition numbers of a topic, in order.
 
         Waits while brokers do not know a topic that the controller knows. Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION)
-        for a topic that does not exist, PeerUnreachableError if no node answers within the client's timeout.
+        for a topic that does not exist, ApiError(TOPIC_AUTHORIZATION_FAILED) without a right to it,
+        PeerUnreachableError if no node answers within the client's timeout.
         """
         if topic not in self._leaders:
             limit_s = self.client.limits.left_s
@@ -173,10 +175,5 @@ class Topology:
     async def _assert_exists(self, topic: str) -> None:
         described = await self.client.ask_controller(DescribeTopicsRequest((topic,)))
         (result,) = self.client.results_for([f"topic {topic}"], described.topics)
-        if result.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic!r} does not exist; 'klamm topics list' shows the existing ones",
-                field="topic",
-                value=topic,
-            )
+        if result.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+            raise missing_topic(topic, result.error_code)

@@ -165,7 +165,8 @@ def _why_not_by_security(profile: CandidateProfile, wanted: Wanted) -> Iterator[
     if wanted.authenticates and not profile.is_grpc_local:
         yield (
             "listens for klamm's commands on more than its own host, where they are neither encrypted nor "
-            "authenticated, and these brokers demand certificates: start it with --listen 127.0.0.1:9701"
+            "authenticated, and these brokers demand certificates: start it with --listen 127.0.0.1:9701, or with TLS "
+            "there (listener.security.protocol.map has GRPC:SSL,GRPC_CONTROL:SSL, ssl.client.auth=required)"
         )
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from benchmarks.children import ProcessFailedError
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.kafka_stand import JVM_OPTIONS
-from benchmarks.processes import ProcessFailedError
 from broker_agent.log.checkpoints import CLEANER_OFFSETS, decode_offsets
 from cluster.model.partition import TopicPartition
 from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change

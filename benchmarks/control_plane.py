@@ -17,8 +17,9 @@ import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
+from benchmarks.children import ProcessFailedError
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
-from benchmarks.processes import ControllerProcess, ProcessFailedError, StubProcesses, failover_phases
+from benchmarks.processes import ControllerProcess, StubProcesses, failover_phases
 from benchmarks.report import CaseRun, Report, Requests, describe_machine, print_table, summarise
 from benchmarks.stub_agents import Received
 from benchmarks.synthetic_cluster import PartitionInZooKeeper, Shape, populate, read_partitions

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.children import ProcessFailedError
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
-from benchmarks.processes import ControllerProcess, ProcessFailedError, failover_phases
+from benchmarks.processes import ControllerProcess, failover_phases
 from cluster.model.broker import BrokerId
 from cluster.znodes.paths import CONTROLLER, broker_path
 from cluster.zookeeper.kazoo_client import KazooZooKeeper

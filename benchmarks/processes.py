@@ -7,11 +7,11 @@ import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.children import Child, ProcessFailedError
 from benchmarks.stub_agents import Command, Received
 from cluster.model.broker import BrokerId
 from deploy.local.processes import choose_free_ports
@@ -26,11 +26,6 @@ FAILOVER_PHASES = {
 }
 # Ignores proxies in the environment: these processes are on this machine.
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-_T = TypeVar("_T")
-
-
-class ProcessFailedError(Exception):
-    """A process of the benchmark ended by itself; the message has the end of its log."""
 
 
 class ControllerProcess:
@@ -106,60 +101,44 @@ class StubProcesses:
 
     def __init__(self, zookeeper: str, brokers: Sequence[BrokerId], processes: int) -> None:
         self._zookeeper, self._brokers, self._count = zookeeper, brokers, processes
-        self._processes: list[asyncio.subprocess.Process] = []
+        self._processes: list[Child] = []
 
     async def start(self) -> None:
         """Start; returns once all agents are registered."""
         for _ in range(self._count):
-            self._processes.append(
-                await asyncio.create_subprocess_exec(
-                    sys.executable, "-P", "-m", "benchmarks.stub_agents", "--zookeeper", self._zookeeper,
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=2**26,
-                )
-            )  # fmt: skip
+            self._processes.append(await Child.start("benchmarks.stub_agents", "--zookeeper", self._zookeeper))
         for broker in self._brokers:
             await self.register(broker)
 
     async def register(self, broker: BrokerId) -> None:
-        await self._ask(self._host(broker), Command("register", broker), type(None))
+        await self._host(broker).ask(Command("register", broker), type(None))
 
     async def drop(self, broker: BrokerId) -> float:
         """End its session; returns the time just before, in ms since the Unix epoch."""
-        return await self._ask(self._host(broker), Command("drop", broker), float)
+        return await self._host(broker).ask(Command("drop", broker), float)
 
     async def received(self) -> list[Received]:
         """Requests that arrived since the last call."""
-        return [r for p in self._processes for r in await self._ask(p, Command("received"), list[Received])]
+        return [r for p in self._processes for r in await p.ask(Command("received"), list[Received])]
 
     async def differences(self) -> list[str]:
         """The differences between any agent's table and ZooKeeper; empty if there are none."""
-        return [line for p in self._processes for line in await self._ask(p, Command("compare"), list[str])]
+        return [line for p in self._processes for line in await p.ask(Command("compare"), list[str])]
 
     async def new_leaders_at_ms(self) -> dict[str, float]:
         """Per partition, when the last agent acknowledged its current leader."""
         latest: dict[str, float] = {}
         for process in self._processes:
-            for partition, at_ms in (await self._ask(process, Command("leaders"), dict[str, float])).items():
+            for partition, at_ms in (await process.ask(Command("leaders"), dict[str, float])).items():
                 latest[partition] = max(at_ms, latest.get(partition, 0.0))
         return latest
 
     async def stop(self) -> None:
         for process in self._processes:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+            await process.stop()
 
-    def _host(self, broker: BrokerId) -> asyncio.subprocess.Process:
+    def _host(self, broker: BrokerId) -> Child:
         return self._processes[self._brokers.index(broker) % self._count]
-
-    async def _ask(self, process: asyncio.subprocess.Process, command: Command, answer: type[_T]) -> _T:
-        assert process.stdin is not None, "stdin is a pipe"
-        assert process.stdout is not None, "stdout is a pipe"
-        process.stdin.write(msgspec.json.encode(command) + b"\n")
-        line = await process.stdout.readline()
-        if not line:
-            raise ProcessFailedError(f"a process of stub agents ended during {command.do}")
-        return msgspec.json.decode(line, type=answer)
 
 
 def _fetch(url: str) -> str:

@@ -8,14 +8,13 @@ with a line on stdout.
 
 import argparse
 import asyncio
-import sys
 import time
 from typing import Any, Literal
 
 import grpc
-import msgspec
 from msgspec import Struct
 
+from benchmarks.children import answer_commands
 from benchmarks.partition_table import Message, PartitionTable
 from benchmarks.synthetic_cluster import read_partitions
 from cluster.model.broker import Broker, BrokerEpoch, BrokerId, Endpoint
@@ -35,7 +34,7 @@ STOP_GRACE_S = 0.2
 class Command(Struct, frozen=True):
     """`register` and `drop` a broker; `received` since the last call; `compare` with ZooKeeper; `leaders`."""
 
-    do: Literal["register", "drop", "received", "compare", "leaders", "quit"]
+    do: Literal["register", "drop", "received", "compare", "leaders"]
     broker: BrokerId = BrokerId(-1)
 
 
@@ -153,10 +152,6 @@ class StubProcess:
                 return found[:DIFFERENCES_SHOWN]
             case "leaders":
                 return self._new_leaders()
-            case "quit":
-                for agent in self._agents.values():
-                    await agent.drop()
-                return None
 
     def _new_leaders(self) -> dict[str, float]:
         """Find when the last of this process's agents received the current leader, per partition, in ms."""
@@ -168,16 +163,7 @@ class StubProcess:
 
 
 async def serve(zookeeper: str) -> None:
-    process = StubProcess(zookeeper)
-    commands = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
-    while line := await commands.readline():
-        command = msgspec.json.decode(line, type=Command)
-        answer = await process.answer(command)
-        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-        sys.stdout.buffer.flush()
-        if command.do == "quit":
-            return
+    await answer_commands(Command, StubProcess(zookeeper).answer)
 
 
 if __name__ == "__main__":

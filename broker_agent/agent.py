@@ -42,6 +42,7 @@ from broker_agent.requests.topic_configs import TopicConfigs
 from cluster.aio.clock import WallClock
 from cluster.aio.handling_time import Stopwatch
 from cluster.aio.tasks import TaskSet
+from cluster.config.scram_users import ScramUsers
 from cluster.config.settings import Settings
 from cluster.metrics.health import Health
 from cluster.metrics.registry import Metrics
@@ -73,7 +74,8 @@ class AgentDependencies(Struct, frozen=True):
 
     `zookeeper_events` is filled by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` starts the
     graceful shutdown of the process, as its signals do. `apis`: further APIs of the process. `recorded_roles`
-    reads this node's state-change log. `stopwatch`: the clock for the time that requests take.
+    reads this node's state-change log. `stopwatch`: the clock for the time that requests take. `users`: those
+    of its listeners with SCRAM.
     """
 
     settings: Settings
@@ -93,6 +95,7 @@ class AgentDependencies(Struct, frozen=True):
     recorded_roles: RecordedRoles
     log_level: LogLevel
     stopwatch: Stopwatch
+    users: ScramUsers | None = None
 
 
 class Agent:
@@ -161,6 +164,7 @@ class Agent:
             client_quotas=self.client_quotas.configs,
             copy_throttle=self.copies.throttle,
             log_level=dependencies.log_level,
+            users=ScramUsers() if dependencies.users is None else dependencies.users,
         ).changes
 
     def _directory_failures(self, lock: asyncio.Lock) -> DirectoryFailures:

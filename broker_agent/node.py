@@ -39,7 +39,7 @@ from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, Up
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
 from cluster.requests.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest, OnlineLogDirRequest
 from cluster.requests.recovery import DescribeReplicasRequest
-from cluster.rpc.apis import ApiKind, Callers, DirectApi, check_listener
+from cluster.rpc.apis import ApiKind, DirectApi, check_listener
 from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.refusals import handle_within_bounds
 
@@ -112,28 +112,24 @@ class AgentNode:
             return await view.describe_cluster(control.known_controller_epoch)
 
         return (
-            DirectApi(LeaderAndIsrRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, control.leader_and_isr),
-            DirectApi(StopReplicaRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, control.stop_replica),
-            DirectApi(UpdateMetadataRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, control.update_metadata),
-            DirectApi(data.ProduceRequest, ApiKind.MUTATION, Callers.ANYONE, produce.handle),
-            DirectApi(data.FetchRequest, ApiKind.QUERY, Callers.ANYONE, FetchRequests(agent.manager).handle),
-            DirectApi(data.ListOffsetsRequest, ApiKind.QUERY, Callers.ANYONE, offsets.list_offsets),
-            DirectApi(
-                data.OffsetsForLeaderEpochRequest, ApiKind.QUERY, Callers.ANYONE, offsets.offsets_for_leader_epoch
-            ),
-            DirectApi(
-                data.DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
-            ),
-            DirectApi(data.InitProducerIdRequest, ApiKind.MUTATION, Callers.ANYONE, self.producer_ids.init),
-            DirectApi(data.MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
-            DirectApi(DescribeReplicasRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, replicas.describe),
-            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),
-            DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
-            DirectApi(AcknowledgeDamageRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._acknowledge_damage),
-            DirectApi(DescribeLogDirsRequest, ApiKind.QUERY, Callers.ADMINISTRATORS, log_dirs.describe),
-            DirectApi(AlterReplicaLogDirsRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, log_dirs.alter),
-            DirectApi(OnlineLogDirRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, log_dirs.online),
-            DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
+            DirectApi(LeaderAndIsrRequest, ApiKind.INTER_NODE, control.leader_and_isr),
+            DirectApi(StopReplicaRequest, ApiKind.INTER_NODE, control.stop_replica),
+            DirectApi(UpdateMetadataRequest, ApiKind.INTER_NODE, control.update_metadata),
+            DirectApi(data.ProduceRequest, ApiKind.MUTATION, produce.handle),
+            DirectApi(data.FetchRequest, ApiKind.QUERY, FetchRequests(agent.manager).handle),
+            DirectApi(data.ListOffsetsRequest, ApiKind.QUERY, offsets.list_offsets),
+            DirectApi(data.OffsetsForLeaderEpochRequest, ApiKind.QUERY, offsets.offsets_for_leader_epoch),
+            DirectApi(data.DeleteRecordsRequest, ApiKind.MUTATION, DeleteRecordsRequests(agent.manager).handle),
+            DirectApi(data.InitProducerIdRequest, ApiKind.MUTATION, self.producer_ids.init),
+            DirectApi(data.MetadataRequest, ApiKind.QUERY, view.metadata),
+            DirectApi(DescribeReplicasRequest, ApiKind.INTER_NODE, replicas.describe),
+            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, describe_findings),
+            DirectApi(ShutdownRequest, ApiKind.MUTATION, self._shut_down),
+            DirectApi(AcknowledgeDamageRequest, ApiKind.MUTATION, self._acknowledge_damage),
+            DirectApi(DescribeLogDirsRequest, ApiKind.QUERY, log_dirs.describe),
+            DirectApi(AlterReplicaLogDirsRequest, ApiKind.MUTATION, log_dirs.alter),
+            DirectApi(OnlineLogDirRequest, ApiKind.MUTATION, log_dirs.online),
+            DirectApi(DescribeClusterRequest, ApiKind.LOCAL, describe_cluster),
         )
 
     async def _acknowledge_damage(self, request: AcknowledgeDamageRequest) -> AcknowledgeDamageResponse:

@@ -1,7 +1,7 @@
 """Builds a broker agent process: adapters are created, started and stopped in the order of R1.10 and R12.3."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
@@ -18,23 +18,29 @@ from broker_agent.agent import RECOVERY, STARTING, Agent, AgentDependencies
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.file_disk import FileDisk
 from broker_agent.log.log_metrics import LogMetrics
-from broker_agent.log.opening import LoadOptions, open_log_directories, read_stored_broker_id
+from broker_agent.log.opening import LoadOptions, open_log_directories
+from broker_agent.log.ownership import read_stored_broker_id
 from broker_agent.log.segments import LogDependencies
 from broker_agent.node import AgentNode
 from broker_agent.registration.controller_finder import check_controller_has_control_listener
 from broker_agent.registration.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
+from broker_agent.registration.in_sync_partitions import read_in_sync_partitions
 from broker_agent.requests.topic_configs import TopicConfigs, default_log_config
 from cluster.aio.clock import SystemClock
 from cluster.aio.tasks import TaskSet
 from cluster.config.config import NodeConfig
 from cluster.config.listener_addresses import METRICS_LISTENER
+from cluster.config.listener_sasl import require_certificates_of_followers
+from cluster.config.scram_users import ScramUsers
 from cluster.config.settings import Settings
 from cluster.metrics.health import Health, HealthCheck
 from cluster.metrics.process import DiskSpaceMonitor, EventLoopMonitor
 from cluster.metrics.registry import Metrics
 from cluster.metrics.server import serve_metrics
-from cluster.model.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId, TopicId
 from cluster.model.errors import MalformedZnodeError, StartupError, ZooKeeperError
+from cluster.model.partition import TopicPartition
+from cluster.process.authorization import load_access_rules
 from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
@@ -44,8 +50,16 @@ from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.external_listener import ExternalListener
-from cluster.rpc.process_servers import channel_security, serve_listeners
+from cluster.rpc.process_servers import (
+    ProcessServers,
+    channel_security,
+    process_authentication,
+    scram_users,
+    serve_listeners,
+)
+from cluster.rpc.rights import guarded
 from cluster.rpc.serving import Listener, RpcServer
+from cluster.zookeeper.access_rules import AccessRules
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from cluster.zookeeper.registrations import registered_endpoints
@@ -57,16 +71,19 @@ _FSYNCS_PER_IO_THREAD: Final = 4
 """File systems commit concurrent fsyncs together: 32 complete thousands of role changes twice as fast as 8."""
 _VALIDATION_THREADS: Final = 4
 """Only decompressing runs beside other threads; reading records holds the interpreter's lock."""
+_Serving = Callable[[Callable[[Listener], Awaitable[RpcServer]]], Awaitable[ProcessServers]]
+"""Starts the servers of all listeners."""
 _log = structlog.stdlib.get_logger()
 
 
 async def run(config: NodeConfig, stop: asyncio.Event) -> None:
-    """Run one agent until `stop` is set, then shut it down gracefully. Raises StartupError."""
+    """Run one agent until `stop` is set, then shut it down gracefully. Raises StartupError, ConfigError."""
     settings, clock, random, metrics = config.settings, SystemClock(), SystemRandom(), Metrics()
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
     health, tls = _AgentHealth(), ProcessTls(config, metrics)
+    users, serving = _prepare_listeners(config, metrics, tls)
     disk, connections = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
@@ -85,10 +102,11 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             config.data,
             MetaProperties(broker_id, cluster_id),
             lambda directory, _error: failed_directories.put_nowait(directory),
-            options=await _load_options(configs, settings),
+            options=await _load_options(configs, settings, partial(read_in_sync_partitions, zookeeper, broker_id)),
         )
         workers = ThreadWorkers(_VALIDATION_THREADS)
         cleanup.callback(workers.close)
+        rules = await load_access_rules(config, metrics, tls.zookeeper, cleanup)
         client = GrpcClusterClient(settings, channel_security(tls))
         cleanup.push_async_callback(client.close)
         dependencies = AgentDependencies(
@@ -109,15 +127,28 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             recorded_roles=partial(asyncio.to_thread, newest_roles, sink.directory),
             log_level=LogLevel(settings.log_level, set_log_level),
             stopwatch=perf_counter,
+            users=users,
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
-            tasks.start(tls.run(), name="TLS files")
-            tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
-            tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
+            _start_monitors(tasks, config, metrics, tls)
             own = Broker(broker_id, (), config.rack, klamm_version=version("klamm"))
             agent = health.agent = Agent(own, dependencies, tasks)
-            await _serve(config, agent, dependencies, connections, tls=tls, stop=stop, tasks=tasks)
+            await _serve(config, agent, dependencies, connections, serving=serving, rules=rules, stop=stop, tasks=tasks)
+
+
+def _start_monitors(tasks: TaskSet, config: NodeConfig, metrics: Metrics, tls: ProcessTls) -> None:
+    tasks.start(tls.run(), name="TLS files")
+    tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
+    tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
+
+
+def _prepare_listeners(config: NodeConfig, metrics: Metrics, tls: ProcessTls) -> tuple[ScramUsers, _Serving]:
+    """The users of the listeners, and what starts their servers. Raises ConfigError for files that cannot be used."""
+    require_certificates_of_followers(config.settings)
+    users = scram_users(config)
+    authentication = process_authentication(config, users, metrics)
+    return users, partial(serve_listeners, config, tls=tls, authentication=authentication)
 
 
 def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
@@ -158,13 +189,14 @@ async def _serve(
     dependencies: AgentDependencies,
     connections: int,
     *,
-    tls: ProcessTls,
+    serving: _Serving,
+    rules: AccessRules | None,
     stop: asyncio.Event,
     tasks: TaskSet,
 ) -> None:
     """Bind all addresses, run, shut down. A failed start still closes the logs cleanly.
 
-    `connections`: descriptors for them.
+    `connections`: descriptors for them. `serving` starts the servers of all listeners.
     """
     manager = ServiceManager()
     tasks.start(manager.run(), name="watchdog")
@@ -173,13 +205,14 @@ async def _serve(
     limits = AdmissionLimits.from_settings(config.settings, connections, has_external=has_external)
     admission = Admission(limits, metrics, node.recognize)
     addresses_of = partial(registered_endpoints, dependencies.zookeeper)
-    external = ExternalListener(node, config.settings.listener_names, addresses_of)
+    handler = guarded(node, rules, metrics)
+    external = ExternalListener(handler, config.settings.listener_names, addresses_of)
 
     async def serve(listener: Listener) -> RpcServer:
-        return await serve_broker_agent(listener, external if listener.is_external else node, metrics, admission)
+        return await serve_broker_agent(listener, external if listener.is_external else handler, metrics, admission)
 
     try:
-        servers = await serve_listeners(config, serve, tls)
+        servers = await serving(serve)
         async with AsyncExitStack() as cleanup:
             # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
             cleanup.push_async_callback(servers.stop, 0)
@@ -235,7 +268,11 @@ async def _establish_identity(
     return cluster_id, broker_id
 
 
-async def _load_options(configs: TopicConfigs, settings: Settings) -> LoadOptions:
+async def _load_options(
+    configs: TopicConfigs,
+    settings: Settings,
+    read_in_sync: Callable[[], Awaitable[Mapping[TopicPartition, TopicId | None]]],
+) -> LoadOptions:
     """Read the topic configs first: retention must never apply the defaults to a topic with overrides."""
     try:
         topic_configs = await configs.read_all()
@@ -248,4 +285,5 @@ async def _load_options(configs: TopicConfigs, settings: Settings) -> LoadOption
         boot_id=boot_id(),
         min_free_bytes=settings.klamm_log_dir_min_free_bytes,
         producer_expiration_ms=settings.producer_id_expiration_ms,
+        read_in_sync=read_in_sync,
     )

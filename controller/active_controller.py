@@ -34,7 +34,7 @@ from controller.mutation_quotas import MutationQuota, MutationQuotas
 from controller.ports import BrokerQueries, RequestChannels, ZooKeeperReads
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
-from controller.stores import AuxiliaryStore, ConfigStore, RecoveryStore
+from controller.stores import AccessListStore, AuxiliaryStore, ConfigStore, RecoveryStore
 from controller.topic_calls import TopicCalls
 from state_log.record import Cause, StateChange, StateChangeSink
 
@@ -148,14 +148,14 @@ class ActiveController:
         self.store = ControllerStore(zookeeper, fenced)
         self.admin_requests = AdminRequests(zookeeper, fenced)
         self.configs = ConfigStore(zookeeper, fenced)
+        self.access_lists = AccessListStore(zookeeper, fenced)
         self.unfenced = AuxiliaryStore(zookeeper)
         self.left_replicas = LeftReplicaStore(zookeeper, fenced, self.store.malformed, context.epoch)
         self.recovery = RecoveryStore(zookeeper, fenced, context.epoch_zk_version)
         self.channels, self.brokers, self.clock = channels, brokers, clock
         self.feed = EventFeed(context.epoch, config.id, clock)
         self.metrics = metrics
-        self.timings = timings
-        self.random = random
+        self.timings, self.random = timings, random
         self.enqueue = enqueue
         """Put an event at the end of the event loop's queue."""
         self._run_aside = run_aside

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from cluster.model.errors import ErrorCode
-from cluster.requests import agents, configs, reassignments, topics
+from cluster.requests import acls, agents, configs, reassignments, topics
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
 from cluster.requests.recovery import PlanClusterRecoveryRequest, RecoverClusterRequest
-from cluster.rpc.apis import ApiKind, Callers, Request
+from cluster.rpc.apis import ApiKind, Request
 from controller import dry_runs
 from controller.active_controller import ActiveController
 from controller.context.controller_context import ControllerContext
@@ -19,6 +19,7 @@ from controller.controller_state import ControllerState as State
 from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.brokers.damaged_replicas import report_damaged_replicas
 from controller.handlers.brokers.producer_ids import allocate_producer_ids
+from controller.handlers.configs.access_lists import create_acls, delete_acls, describe_acls
 from controller.handlers.configs.features import describe_features, update_features
 from controller.handlers.configs.requests import alter_configs, describe_configs
 from controller.handlers.configs.user_credentials import alter_user_scram_credentials
@@ -48,10 +49,6 @@ from controller.handlers.topics.requests import (
 from controller.request_events import Answer, ControllerApi
 from controller.user_requests import AlterUserScramCredentialsRequest
 
-_QUERY: Final = (ApiKind.QUERY, Callers.ANYONE)
-_PRIVILEGED_QUERY: Final = (ApiKind.QUERY, Callers.ADMINISTRATORS)
-_INTER_NODE: Final = (ApiKind.INTER_NODE, Callers.BROKERS)
-
 
 def _refuse_controlled_shutdown(code: ErrorCode) -> agents.ControlledShutdownResponse:
     # Brokers expect this code if the controller is no longer active (CS-1).
@@ -71,7 +68,6 @@ def _mutation(
     return ControllerApi(
         request,
         ApiKind.MUTATION,
-        Callers.ADMINISTRATORS,
         handler,
         state=state,
         finish=finish,
@@ -83,7 +79,7 @@ def _mutation(
 _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ControllerApi(
         agents.AlterPartitionRequest,
-        *_INTER_NODE,
+        ApiKind.INTER_NODE,
         alter_partition,
         state=State.ISR_CHANGE,
         refuse=agents.AlterPartitionResponse,
@@ -92,20 +88,20 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ),
     ControllerApi(
         agents.ControlledShutdownRequest,
-        *_INTER_NODE,
+        ApiKind.INTER_NODE,
         controlled_shutdown,
         state=State.CONTROLLED_SHUTDOWN,
         refuse=_refuse_controlled_shutdown,
     ),
     ControllerApi(
         agents.AllocateProducerIdsRequest,
-        *_INTER_NODE,
+        ApiKind.INTER_NODE,
         allocate_producer_ids,
         refuse=agents.AllocateProducerIdsResponse,
     ),
     ControllerApi(
         agents.ReportDamagedReplicasRequest,
-        *_INTER_NODE,
+        ApiKind.INTER_NODE,
         report_damaged_replicas,
         state=State.BROKER_CHANGE,
         refuse=agents.ReportDamagedReplicasResponse,
@@ -121,9 +117,9 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     _mutation(
         topics.DeleteTopicsRequest, delete_topics, State.TOPIC_DELETION, wait_for_deletions, dry_runs.topics_to_delete
     ),
-    ControllerApi(topics.ListTopicsRequest, *_QUERY, list_topics),
-    ControllerApi(topics.DescribeTopicsRequest, *_QUERY, describe_topics),
-    ControllerApi(topics.DescribeTopicDeletionsRequest, *_QUERY, describe_topic_deletions),
+    ControllerApi(topics.ListTopicsRequest, ApiKind.QUERY, list_topics),
+    ControllerApi(topics.DescribeTopicsRequest, ApiKind.QUERY, describe_topics),
+    ControllerApi(topics.DescribeTopicDeletionsRequest, ApiKind.QUERY, describe_topic_deletions),
     _mutation(
         reassignments.AlterPartitionReassignmentsRequest,
         alter_partition_reassignments,
@@ -133,29 +129,30 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ),
     ControllerApi(
         reassignments.ListPartitionReassignmentsRequest,
-        *_QUERY,
+        ApiKind.QUERY,
         list_partition_reassignments,
         event_name="ListPartitionReassignments",
         state=State.LIST_PARTITION_REASSIGNMENT,
     ),
-    ControllerApi(reassignments.DescribeReassignmentsRequest, *_QUERY, describe_reassignments),
+    ControllerApi(reassignments.DescribeReassignmentsRequest, ApiKind.QUERY, describe_reassignments),
     _mutation(
         ElectLeadersRequest, elect_leaders, State.MANUAL_LEADER_BALANCE, wait_for_delivery, dry_runs.topics_to_elect
     ),
-    ControllerApi(PlanControlledShutdownRequest, *_PRIVILEGED_QUERY, dry_runs.plan_controlled_shutdown),
-    ControllerApi(configs.DescribeConfigsRequest, *_PRIVILEGED_QUERY, describe_configs),
+    ControllerApi(PlanControlledShutdownRequest, ApiKind.QUERY, dry_runs.plan_controlled_shutdown),
+    ControllerApi(configs.DescribeConfigsRequest, ApiKind.QUERY, describe_configs),
     _mutation(configs.AlterConfigsRequest, alter_configs, dry_run_topics=dry_runs.topics_to_alter),
-    ControllerApi(configs.DescribeFeaturesRequest, *_QUERY, describe_features),
+    ControllerApi(configs.DescribeFeaturesRequest, ApiKind.QUERY, describe_features),
     _mutation(configs.UpdateFeaturesRequest, update_features, State.UPDATE_FEATURES),
-    ControllerApi(configs.PlanFeatureUpdatesRequest, *_PRIVILEGED_QUERY, dry_runs.plan_feature_updates),
-    ControllerApi[Any, Any](PlanClusterRecoveryRequest, *_PRIVILEGED_QUERY, plan_cluster_recovery, gather=ask_brokers),
-    ControllerApi[Any, Any](
-        RecoverClusterRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, recover_cluster, gather=ask_brokers
-    ),
-    ControllerApi(DescribeFindingsRequest, *_PRIVILEGED_QUERY, describe_findings),
+    ControllerApi(configs.PlanFeatureUpdatesRequest, ApiKind.QUERY, dry_runs.plan_feature_updates),
+    ControllerApi[Any, Any](PlanClusterRecoveryRequest, ApiKind.QUERY, plan_cluster_recovery, gather=ask_brokers),
+    ControllerApi[Any, Any](RecoverClusterRequest, ApiKind.MUTATION, recover_cluster, gather=ask_brokers),
+    _mutation(acls.CreateAclsRequest, create_acls),
+    ControllerApi(acls.DescribeAclsRequest, ApiKind.QUERY, describe_acls),
+    _mutation(acls.DeleteAclsRequest, delete_acls),
+    ControllerApi(DescribeFindingsRequest, ApiKind.QUERY, describe_findings),
     # Of Kafka's clients only: klamm's agents authenticate nobody by passwords.
     _mutation(AlterUserScramCredentialsRequest, alter_user_scram_credentials),
     # Asked by the process itself, which completes the answer or answers alone: see `controller.node`.
-    ControllerApi(DescribeClusterRequest, *_QUERY, describe_cluster),
+    ControllerApi(DescribeClusterRequest, ApiKind.QUERY, describe_cluster),
 )
 APIS: Final = {api.request: api for api in _ROWS}

@@ -11,16 +11,18 @@ from msgspec.structs import replace
 
 from cluster.aio.tasks import TaskSet
 from cluster.config.config import NodeConfig
-from cluster.config.kafka_tls import kafka_tls
 from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import RequestMetrics
 from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
+from cluster.process.tls import ProcessTls
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
-from cluster.rpc.transport_security import ChannelSecurity
+from cluster.rpc.process_servers import channel_security
+from cluster.rpc.rights import KnownRules
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import controller_addresses, registered_brokers, registered_controllers
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
+from controller.adapters.kafka.acl_apis import ACL_APIS
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from controller.adapters.kafka.client_certificates import ClientCertificates
@@ -51,26 +53,28 @@ async def open_broker_client(
     handler: RequestHandler,
     admission: Admission,
     *,
-    security: ChannelSecurity | None,
+    of_process: ProcessTls,
     metrics: Metrics,
+    rules: KnownRules | None,
     cleanup: AsyncExitStack,
 ) -> OpenedClient:
     """The client for the brokers of this cluster, closed by `cleanup`.
 
-    `security`: how klamm's agents are called; None: without TLS.
+    `of_process`: the keys and certificates of this process. `rules`: of the authorizer, None without.
     With Kafka's brokers also the listeners for them are opened, of which the client tells them. Raises StartupError if
     an address cannot be bound.
     """
     if config.settings.klamm_broker_protocol == "klamm":
-        agents = GrpcBrokerClient(config.settings, security)
+        agents = GrpcBrokerClient(config.settings, channel_security(of_process))
         cleanup.push_async_callback(agents.close)
         return OpenedClient(agents)
     client_id = f"klamm-{config.id}"
     request_metrics = RequestMetrics(metrics)
     authorizers = Authorizers()
-    local = LocalAnswers([answered.key for answered in OF_ACTIVE_CONTROLLER], config.data[0])
-    apis = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(config.id)))}
-    tls = kafka_tls(config.settings, config.kafka_listeners)
+    of_active = OF_ACTIVE_CONTROLLER if rules is None else (*OF_ACTIVE_CONTROLLER, *ACL_APIS)
+    local = LocalAnswers([answered.key for answered in of_active], config.data[0])
+    apis = {c.key: c for c in (*of_active, *config_apis(ControllerId(config.id)))}
+    tls = of_process.of_kafka()
     # Filled once the ports are bound: a client may be connected before the last of them is.
     own_addresses: set[str] = set()
     live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls)
@@ -89,9 +93,10 @@ async def open_broker_client(
         ClientCertificates(live, config.settings.listener_names),
         threads,
         memory,
+        rules,
     )
     tasks = await cleanup.enter_async_context(TaskSet())
-    servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, tls=tls.listening)
+    servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, metrics, tls=tls.listening)
     cleanup.push_async_callback(servers.stop)
     own_addresses.update(endpoint.address for endpoint in servers.endpoints)
     controller = servers.controller(config.id, config.settings.klamm_kafka_rack)

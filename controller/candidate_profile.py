@@ -7,7 +7,7 @@ from typing import Final
 from cluster.config.config import NodeConfig
 from cluster.config.settings import Settings
 from cluster.model.broker import Endpoint
-from cluster.rpc.process_servers import exposed_listeners
+from cluster.rpc.process_servers import has_open_listener
 from cluster.znodes.candidates import CandidateListener, CandidateProfile
 
 DECIDING_SETTINGS: Final = (
@@ -36,7 +36,7 @@ def candidate_profile(config: NodeConfig, advertised: Sequence[Endpoint]) -> Can
         control_plane_listener=names.control,
         listeners=tuple(_listener(endpoint, settings) for endpoint in advertised),
         has_certificate=settings.ssl_keystore_location is not None or settings.ssl_keystore_key is not None,
-        is_grpc_local=not exposed_listeners(config),
+        is_grpc_local=not has_open_listener(config),
         registers_as_broker=settings.klamm_kafka_register_as_broker,
         rack=settings.klamm_kafka_rack,
         settings=dict(_deciding(settings)),

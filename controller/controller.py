@@ -12,6 +12,7 @@ import structlog
 
 from cluster.aio.clock import WallClock
 from cluster.aio.tasks import TaskSet
+from cluster.config.scram_users import ScramUsers
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ControllerMovedError, StartupError, ZooKeeperAccessError, ZooKeeperError
@@ -62,6 +63,7 @@ class Controller:
         clock: WallClock,
         random: Random,
         log_level: LogLevel | None = None,
+        users: ScramUsers | None = None,
     ) -> None:
         self.config = config
         self.metrics = ControllerMetrics(registry)
@@ -77,6 +79,7 @@ class Controller:
             topic_changed=self._on_settings_of_topic,
             client_quotas=mutation_quotas.configs,
             log_level=LogLevel() if log_level is None else log_level,
+            users=ScramUsers() if users is None else users,
         )
         self._zookeeper = zookeeper
         interval_ms = config.settings.klamm_state_change_log_head_interval_ms

@@ -10,6 +10,7 @@ import structlog
 
 from cluster.aio.clock import WallClock
 from cluster.config.client_quotas import ClientQuotaConfigs
+from cluster.config.scram_users import ScramUsers
 from cluster.process.log_level import LogLevel
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
 from cluster.zookeeper.config_changes import ConfigChanges
@@ -58,6 +59,7 @@ class ConfigListener:
         topic_changed: Callable[[str], None],
         client_quotas: ClientQuotaConfigs,
         log_level: LogLevel,
+        users: ScramUsers,
     ) -> None:
         """`topic_changed` is called with each topic whose config changed, but not those read at a session's start."""
         self.settings = DynamicSettings(config)
@@ -69,13 +71,14 @@ class ConfigListener:
         self._is_active = is_active
         self._topic_changed = topic_changed
         self._client_quotas = client_quotas
-        self._log_level = log_level
+        self._log_level, self._users = log_level, users
 
     async def take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
         """Read the configs of these entities; enqueue events where unclean elections are newly allowed."""
         if is_new_session or self._own in entities or self._of_all in entities:
             await self._read_broker_settings()
         await self._client_quotas.take_over(self._zookeeper, entities, is_new_session=is_new_session)
+        await self._users.take_over(self._zookeeper, entities, is_new_session=is_new_session)
         topics = [entity for entity in entities if entity.type == "topics"]
         await self._read_topics(topics)
         if not is_new_session:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cluster.aio.off_loop import THREAD
 from cluster.aio.parking import parked
-from cluster.model.broker import ControllerEpoch
+from cluster.model.broker import ControllerEpoch, TopicId
 from cluster.model.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
 from cluster.model.listeners import has_one_address
 from cluster.process.descriptors import few_open_files_left
@@ -27,12 +27,13 @@ from cluster.requests.cluster import (
     WatchResponse,
 )
 from cluster.requests.context import RequestContext
-from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi, check_listener
+from cluster.rpc.apis import Api, ApiKind, DirectApi, check_listener
 from cluster.rpc.muted_senders import MutedSenders, Sender
 from cluster.rpc.refusals import handle_within_bounds
 from cluster.znodes.cluster_wide import readable_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
+from cluster.zookeeper.access_rules import AccessRules
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import registered_controllers
 from controller.apis import APIS
@@ -102,17 +103,25 @@ class AnsweredRequests:
 
 
 class ControllerNode:
-    """The RequestHandler of a controller process. `apis`: further APIs of the process."""
+    """The RequestHandler of a controller process. `apis`: further APIs of the process. `rules`: None without an
+    authorizer.
+    """
 
-    def __init__(self, controller: Controller, zookeeper: ZooKeeper, apis: Iterable[DirectApi[Any]]) -> None:
-        self._controller = controller
+    def __init__(
+        self,
+        controller: Controller,
+        zookeeper: ZooKeeper,
+        apis: Iterable[DirectApi[Any]],
+        rules: AccessRules | None = None,
+    ) -> None:
+        self._controller, self._rules = controller, rules
         self._zookeeper = zookeeper
         self._answered = AnsweredRequests()
         self._muted = MutedSenders()
         local: tuple[DirectApi[Any], ...] = (
-            DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, self._describe_cluster),
-            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, self._describe_findings),
-            DirectApi(WatchRequest, ApiKind.LOCAL, Callers.ANYONE, self._watch),
+            DirectApi(DescribeClusterRequest, ApiKind.LOCAL, self._describe_cluster),
+            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, self._describe_findings),
+            DirectApi(WatchRequest, ApiKind.LOCAL, self._watch),
             *apis,
         )
         self.apis: dict[type, ControllerApi[Any, Any] | DirectApi[Any]] = {
@@ -161,8 +170,17 @@ class ControllerNode:
         config = self._controller.config
         check_listener(api, context, config.listeners, config.endpoints)
 
+    def topic_of(self, topic_id: TopicId) -> str | None:
+        """The name of the topic with this id; None if it is not known, and while this controller is not active."""
+        active = self._controller.active
+        return None if active is None else active.context.topics.names_by_id.get(topic_id)
+
     def _check_authorizers(self, context: RequestContext) -> None:
-        """Refuse a change that comes from another host while a broker has an authorizer (D-112)."""
+        """Refuse a change that comes from another host while a broker has an authorizer, and this controller has none
+        (D-112).
+        """
+        if self._rules is not None:
+            return
         active = self._controller.active
         guarded = () if active is None else active.brokers.brokers_with_authorizer()
         if guarded and not is_on_this_host(context.peer):
@@ -242,9 +260,10 @@ class ControllerNode:
         Whichever it is, it says if it can hardly be reached.
         """
         found = await self._of_cluster(request)
-        return replace(
-            found, findings=(*few_open_files_left(f"controller {self._controller.config.id}"), *found.findings)
-        )
+        of_process = few_open_files_left(f"controller {self._controller.config.id}")
+        problems = {} if self._rules is None else self._rules.problems
+        of_rules = (znode_finding(path, "; ".join(whys)) for path, whys in problems.items())
+        return replace(found, findings=(*of_process, *of_rules, *found.findings))
 
     async def _of_cluster(self, request: DescribeFindingsRequest) -> DescribeFindingsResponse:
         try:

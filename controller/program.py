@@ -1,6 +1,7 @@
 """Builds a controller process: creates every adapter and connects them."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
@@ -23,6 +24,7 @@ from cluster.model.errors import (
     ZooKeeperAuthenticationError,
     ZooKeeperUnreachableError,
 )
+from cluster.process.authorization import load_access_rules
 from cluster.process.descriptors import DescriptorPlan, plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
@@ -33,7 +35,8 @@ from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.external_listener import ExternalListener
-from cluster.rpc.process_servers import channel_security, serve_listeners
+from cluster.rpc.process_servers import process_authentication, scram_users, serve_listeners
+from cluster.rpc.rights import guarded
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.registrations import registered_endpoints
 from controller.adapters.grpc_server import serve_controller
@@ -60,7 +63,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     warn_if_low(descriptors)
     metrics, clock = Metrics(), SystemClock()
     state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock, metrics)
-    tls = ProcessTls(config, metrics)
+    tls, users = ProcessTls(config, metrics), scram_users(config)
+    authentication = process_authentication(config, users, metrics)
     zookeeper = zookeeper_client(config, metrics, tls.zookeeper)
     entrance = _Entrance()
     external = ExternalListener(entrance, config.settings.listener_names, partial(registered_endpoints, zookeeper))
@@ -71,10 +75,11 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
-        servers = await serve_listeners(config, serve, tls)
+        rules = await load_access_rules(config, metrics, tls.zookeeper, cleanup)
+        servers = await serve_listeners(config, serve, tls, authentication)
         cleanup.push_async_callback(servers.stop)
         opened = await open_broker_client(
-            config, zookeeper, entrance, admission, security=channel_security(tls), metrics=metrics, cleanup=cleanup
+            config, zookeeper, entrance, admission, of_process=tls, metrics=metrics, rules=rules, cleanup=cleanup
         )
         controller = Controller(
             config=_controller_config(config, servers.endpoints, opened),
@@ -84,16 +89,13 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             registry=metrics,
             clock=clock,
             # Not the SystemRandom, whose state cannot be copied: a dry run draws what the real one would.
-            random=Random(),
+            random=Random(),  # noqa: S311 - no secret is drawn.
             log_level=LogLevel(config.settings.log_level, set_log_level),
+            users=users,
         )
-        if config.metrics_listen is not None:
-            health = HealthCheck(partial(health_of, controller))
-            of_port = tls.of_listener(METRICS_LISTENER)
-            address, close_metrics = serve_metrics(metrics, config.metrics_listen, health, tls=of_port)
-            cleanup.callback(close_metrics)
-            _log.info("Metrics endpoint started", address=address)
-        entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))
+        cleanup.callback(_serve_metrics(config, metrics, controller, tls))
+        node = ControllerNode(controller, zookeeper, state_log_apis(state_changes), rules)
+        entrance.open(guarded(node, rules, metrics, node.topic_of))
         addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
         _log.info("Controller started", **addresses, zookeeper=config.zookeeper)
         try:
@@ -106,6 +108,18 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
                 await controller.run(stop)
         except* (ZooKeeperUnreachableError, ZooKeeperAuthenticationError, ZooKeeperAccessError) as group:
             raise StartupError(why_no_session(config, group.exceptions[0])) from group
+
+
+def _serve_metrics(
+    config: NodeConfig, metrics: Metrics, controller: Controller, tls: ProcessTls
+) -> Callable[[], object]:
+    """Start the metrics endpoint, if there is to be one; the result closes it."""
+    if config.metrics_listen is None:
+        return lambda: None
+    health = HealthCheck(partial(health_of, controller))
+    address, close = serve_metrics(metrics, config.metrics_listen, health, tls=tls.of_listener(METRICS_LISTENER))
+    _log.info("Metrics endpoint started", address=address)
+    return close
 
 
 def _limits(config: NodeConfig, descriptors: DescriptorPlan) -> AdmissionLimits:

@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar
 
 from cluster.aio.clock import WallClock
 from cluster.config.client_quotas import ClientQuotaConfigs
+from cluster.config.scram_users import ScramUsers
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, BrokerId
 from cluster.model.errors import ErrorCode, MalformedZnodeError
@@ -144,6 +145,7 @@ class Rehearsal:
             is_active=lambda: True,
             topic_changed=lambda _topic: None,
             client_quotas=ClientQuotaConfigs(()),
+            users=ScramUsers(),
             # Without an effect: nothing of a rehearsal may reach the process.
             log_level=LogLevel(),
         )
@@ -151,7 +153,7 @@ class Rehearsal:
         self._announced: dict[str, None] = {}
         self._settings_changed = False
         registry = Metrics()
-        random = Random()
+        random = Random()  # noqa: S311 - no secret is drawn.
         random.setstate(original.random.getstate())
         self.active = ActiveController(
             context.copy(names),

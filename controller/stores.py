@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from cluster.model.broker import ControllerEpoch, ZkVersion
 from cluster.model.errors import MalformedZnodeError, OutcomeUnknownError, ZooKeeperError
+from cluster.security.acl_znodes import CHANGE_PREFIX, changes_of, encode_notice, encode_rules, path_of
+from cluster.security.acls import AccessRule, Pattern
 from cluster.znodes.cluster_wide import (
     FinalizedFeatures,
     ProducerIdBlock,
@@ -15,8 +17,10 @@ from cluster.znodes.cluster_wide import (
 from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change
 from cluster.znodes.controller import encode_controller_epoch
 from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH, FEATURE, PRODUCER_ID_BLOCK
+from cluster.zookeeper.access_rules import StoredRules, access_list_paths, read_all_rules, read_rules
 from cluster.zookeeper.configs import StoredConfig, read_configs
 from cluster.zookeeper.port import Create, Delete, Op, SetData, ZkError, ZooKeeper, refusal
+from cluster.zookeeper.recipes import create_where_missing
 from controller.decisions.recovery.plan import TopicRecovery
 from controller.decisions.recovery.writes import paths_of, units_of
 from controller.fenced_writes import FencedWriter, Outcome, Written
@@ -44,6 +48,44 @@ class ConfigStore:
             )
             units.append((announcement, settings))
         return dict(zip(configs, await self._writer.write(units), strict=True))
+
+
+class AccessListStore:
+    """Reads access control lists and writes them fenced; their layout is that of Kafka's tools."""
+
+    def __init__(self, zookeeper: ZooKeeper, writer: FencedWriter) -> None:
+        self._zookeeper, self._writer = zookeeper, writer
+
+    async def read(self, patterns: Sequence[Pattern]) -> dict[Pattern, StoredRules]:
+        return await read_rules(self._zookeeper, patterns)
+
+    async def read_all(self) -> dict[Pattern, StoredRules]:
+        return await read_all_rules(self._zookeeper)
+
+    async def create_paths(self) -> None:
+        """Create the znodes above all lists, which a cluster has that ever had an authorizer."""
+        for path in access_list_paths():
+            await create_where_missing(self._zookeeper, path)
+
+    async def write(
+        self, changed: Mapping[Pattern, tuple[frozenset[AccessRule], int | None]]
+    ) -> dict[Pattern, Outcome]:
+        """Write the rules of each pattern at this version of its znode, None: a new one, with the notice in one
+        transaction; a znode without rules is deleted. Conflict if it has changed.
+        """
+        units: list[tuple[Op, Op]] = []
+        for pattern, (rules, version) in changed.items():
+            path = path_of(pattern)
+            notice = Create(f"{changes_of(pattern.type)}/{CHANGE_PREFIX}", encode_notice(pattern), sequential=True)
+            # The list last: if it is visible, the notice was written, too.
+            units.append((notice, _list_write(path, rules, version)))
+        return dict(zip(changed, await self._writer.write(units), strict=True))
+
+
+def _list_write(path: str, rules: frozenset[AccessRule], version: int | None) -> Op:
+    if version is None:
+        return Create(path, encode_rules(rules))
+    return SetData(path, encode_rules(rules), version) if rules else Delete(path, version)
 
 
 class RecoveryStore:

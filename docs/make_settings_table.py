@@ -1,6 +1,7 @@
 """Write the table of settings into docs/configuration.md from the settings themselves.
 
-Run it after a change of `cluster/config/settings.py`, `kafka_settings.py` or `tls_keys.py`:
+Run it after a change of `cluster/config/settings.py`, `kafka_settings.py`, `authorizer_keys.py`, `tls_keys.py` or
+`sasl_keys.py`:
 
     .venv/bin/python docs/make_settings_table.py
 """
@@ -9,10 +10,11 @@ import ast
 from itertools import pairwise
 from pathlib import Path
 
-from cluster.config import kafka_settings, settings, tls_keys
+from cluster.config import authorizer_keys, kafka_settings, sasl_keys, settings, tls_keys
 from cluster.config.setting_types import INT64_MAX
 
 PAGE = Path(__file__).resolve().parent / "configuration.md"
+MODULES = (settings, kafka_settings, authorizer_keys, tls_keys, sasl_keys)
 BEGIN, END = "<!-- settings:begin -->", "<!-- settings:end -->"
 
 
@@ -30,7 +32,7 @@ def shown(name: str, value: object) -> str:
 def meanings() -> dict[str, str]:
     """The sentence below each setting, by its attribute."""
     found: dict[str, str] = {}
-    modules = (ast.parse(Path(module.__file__).read_text("utf-8")) for module in (settings, kafka_settings, tls_keys))
+    modules = (ast.parse(Path(module.__file__).read_text("utf-8")) for module in MODULES)
     for statement in (statement for module in modules for statement in module.body):
         for field, below in pairwise(statement.body if isinstance(statement, ast.ClassDef) else ()):
             match field, below:

@@ -41,6 +41,7 @@ _MODULES: Final = {
         "cluster": "admin.cli.clusters",
         "brokers": "admin.cli.brokers",
         "clients": "admin.cli.clients",
+        "acls": "admin.cli.acls",
         "reassign": "admin.cli.reassign",
         "elect": "admin.cli.elect",
         "features": "admin.cli.features",
@@ -56,6 +57,7 @@ _MODULES: Final = {
         "broker": "launcher.nodes",
         "health": "launcher.nodes",
         "certs": "launcher.certs",
+        "zookeeper-security-migration": "launcher.zookeeper_security",
     },
     "Audit, simulation, tests": {
         "simulate": "launcher.simulations",
@@ -86,6 +88,7 @@ _SUMMARIES: Final = {
     "cluster": "Describe the cluster, check its health, recover it.",
     "brokers": "List, describe, configure and shut down brokers.",
     "clients": "Limit what clients produce, consume and change, by their client id.",
+    "acls": "List, add and remove access rules: who may do what.",
     "reassign": "Move partitions between brokers, with the JSON files of kafka-reassign-partitions.",
     "elect": "Trigger preferred or unclean leader elections.",
     "features": "Describe, upgrade, downgrade and disable features.",
@@ -98,6 +101,8 @@ _SUMMARIES: Final = {
     "broker": "Run one broker in the foreground: replicated partition logs, produce and fetch.",
     "health": "Check one controller or broker by its metrics port: active, standby or registered.",
     "certs": "Make certificates for development: an authority, nodes, clients.",
+    "zookeeper-security-migration": "Secure the znodes of a running cluster, or open them: replace the ACL of each "
+    "that has another one.",
     "simulate": "Run simulated clusters under random faults and check the protocol's invariants.",
     "test": "Run all checks of the repository: format, lint, types, import contracts, coverage of decisions, tests.",
     "audit": "Audit state-change logs: check invariants, report findings, detect tampering.",

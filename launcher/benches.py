@@ -1,5 +1,6 @@
 """`klamm bench`: benchmarks."""
 
+import asyncio
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -99,14 +100,57 @@ def data_path(
         run(cluster, plan, output_json)
 
 
+@app.command(
+    "cluster",
+    epilog=examples(
+        "klamm bench cluster",
+        "klamm bench cluster --partitions 1000 --runs 1 -o json",
+        "klamm bench cluster --peer kraft.jsonl",
+        exit_codes="0 measured; 1 the cluster did not start or answer; 2 wrong usage.",
+    ),
+)
+def cluster_cases(
+    partitions: Annotated[
+        int, typer.Option(min=10, help="Partitions in ten topics, each with three replicas.")
+    ] = 10_000,
+    runs: Annotated[int, typer.Option(min=1, help="Number of clusters; the median is reported.")] = 1,
+    idle: Annotated[float, typer.Option(min=1, help="Seconds over which the cost of idling is taken.")] = 30,
+    peer: Annotated[
+        Path | None, typer.Option(help="Rows of another system, one JSON object a line, for the ratios.")
+    ] = None,
+    form: Annotated[Format, typer.Option("-o", "--format", help="table or json.")] = Format.TABLE,
+) -> None:
+    """Measure a cluster of three real agents: what users wait for, and what it costs idle.
+
+    Creation of ten topics, controlled shutdown, restart, preferred election,
+    SIGKILL of an agent and of the active controller, while a producer sends
+    50 records a second. Needs the repository and the extra 'embedded'.
+    """
+    require_clone("benchmarks", "./klamm bench")
+    from benchmarks.cluster_cases import Measurement, Plan, measure
+    from benchmarks.cluster_report import print_results, read_peer
+
+    rows, output_json = [] if peer is None else read_peer(peer), _is_json(form)
+    plan, measured = Plan(partitions, idle), list[Measurement]()
+
+    def tell(found: Measurement) -> None:
+        shown = ", ".join(f"{what} {value:.2f}" for what, value in found.figures.items())
+        say(f"run {found.run + 1}, {found.case}: {shown}")
+
+    for run in range(runs):
+        with _cluster(None, controllers=3) as cluster:
+            measured += asyncio.run(measure(cluster, plan, run, tell))
+    print_results(plan, measured, rows, output_json=output_json)
+
+
 @contextmanager
-def _cluster(data: Path | None) -> Iterator[LocalCluster]:
+def _cluster(data: Path | None, controllers: int = 1) -> Iterator[LocalCluster]:
     """The running cluster of a folder, or a new one for as long as the block."""
     if data is not None:
         yield LocalCluster.open(data)
         return
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
-        cluster = LocalCluster.create_or_open(Path(folder), controllers=1, brokers=3)
+        cluster = LocalCluster.create_or_open(Path(folder), controllers=controllers, brokers=3)
         say("starting a cluster …")
         try:
             cluster.start_all()

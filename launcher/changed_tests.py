@@ -146,7 +146,7 @@ def _text(file: str) -> str:
 
 
 def _git(*arguments: str, problem: str = "git") -> list[str]:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, check=False, capture_output=True, text=True)
+    done = subprocess.run(["git", *arguments], cwd=ROOT, check=False, capture_output=True, text=True)  # noqa: S607 - PATH says which.
     if done.returncode != 0:
         raise StartupError(f"{problem}: {done.stderr.strip().splitlines()[0] if done.stderr else 'git failed'}")
     return done.stdout.splitlines()

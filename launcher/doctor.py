@@ -39,6 +39,7 @@ from deploy.local.processes import is_free
 from deploy.local.zookeeper import is_serving
 from launcher import doctor_checks as checks
 from launcher.doctor_checks import Diagnosis, Level
+from launcher.zookeeper_security import open_znodes_of
 
 app = typer.Typer()
 
@@ -94,6 +95,7 @@ def doctor(
         health = [_health(cluster)] if cluster.target.bootstrap is not None or state is not None else []
         found = [*machine.result(), *_configs(config or ())]
         found += [checks.check_zookeeper(server, serves) for server, serves in zip(servers, serving, strict=True)]
+        found += _acls([*(config or ()), *_configs_of(state, cluster.target.data)], cluster.timeout)
         if state is not None:
             found += [_member(member, cluster.target.data) for member in state.members]
             found.append(_disk(cluster.target.data))
@@ -145,6 +147,33 @@ def _configs(files: list[Path] | tuple[Path, ...]) -> Iterator[Diagnosis]:
             continue
         yield Diagnosis("config", Level.OK, f"{file}: node {config.id}")
         yield from (_disk(Path(folder)) for folder in config.data)
+
+
+def _configs_of(state: LocalClusterState | None, data: Path) -> list[Path]:
+    """The configuration of one node of a cluster on this machine: all have the same ZooKeeper."""
+    nodes = [] if state is None else state.nodes
+    return [file for node in nodes if (file := data / "config" / f"{node.name}.toml").exists()][:1]
+
+
+def _acls(files: list[Path], timeout_s: float) -> Iterator[Diagnosis]:
+    """Check the ACLs of each ZooKeeper once."""
+    found = dict.fromkeys(_open_znodes(file, timeout_s) for file in files)
+    yield from (diagnosis for diagnosis in found if diagnosis is not None)
+
+
+def _open_znodes(file: Path, timeout_s: float) -> Diagnosis | None:
+    """Check the ACLs in ZooKeeper as the node of this configuration sees them; None if it sets none."""
+    try:
+        config = load_config(file, {})
+        if not config.settings.zookeeper_set_acl:
+            return None
+        return checks.check_open_znodes(config.zookeeper, run(open_znodes_of(config, timeout_s)))
+    except ConfigError:
+        # A finding of its own.
+        return None
+    except (ClusterError, TimeoutError) as error:
+        why = str(error) or f"not read within {timeout_s:g} s; --timeout changes it"
+        return Diagnosis("znode ACLs", Level.WARNING, f"{file}: {why}", "see what is said of zookeeper")
 
 
 def _disk(folder: Path) -> Diagnosis:

@@ -104,6 +104,20 @@ def check_zookeeper(address: str, is_serving: bool) -> Diagnosis:
     )
 
 
+def check_open_znodes(address: str, open_znodes: Sequence[str]) -> Diagnosis:
+    """Check znodes that everyone may change although `zookeeper.set.acl` is on."""
+    if not open_znodes:
+        return Diagnosis("znode ACLs", Level.OK, f"{address}: every znode has an owner")
+    return Diagnosis(
+        "znode ACLs",
+        Level.PROBLEM,
+        f"{address}: everyone may change {counted(len(open_znodes), 'znode')}, as {open_znodes[0]}, although "
+        "zookeeper.set.acl is true: whoever reaches ZooKeeper governs what is in them",
+        f"klamm zookeeper-security-migration --zookeeper.acl secure --zookeeper {address} --command-config FILE; find "
+        "the tool that made them, which needs zookeeper.set.acl=true, too",
+    )
+
+
 def check_member(name: str, state: str, ports_in_use: Sequence[int], remedy: str) -> Diagnosis:
     """A process of a cluster on this machine. `ports_in_use`: its ports that others have while it is stopped."""
     if ports_in_use:

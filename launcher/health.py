@@ -18,7 +18,7 @@ _USAGE: Final = 2
 DEFAULT_TIMEOUT_S: Final = 5.0
 """More than a process takes to find that its event loop is stuck."""
 VARIABLE: Final = "KLAMM_METRICS_LISTEN"
-_LOOPBACK_OF: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+_LOOPBACK_OF: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, or asked for by the operator.
 _HTTPS: Final = "https://"
 _TIMEOUT_MIN_S: Final = 0.1
 _TIMEOUT_MAX_S: Final = 3600.0

@@ -37,7 +37,10 @@ _PortOption = Annotated[
     typer.Option(min=1024, max=LAST_FIRST_PORT, help="ZooKeeper's port; broker 1 has the next. Default: free ports."),
 ]
 _SecureOption = Annotated[
-    bool, typer.Option("--secure", help="TLS at every port, with certificates for nodes and clients; ZooKeeper too.")
+    bool,
+    typer.Option(
+        "--secure", help="TLS at every port, with certificates for nodes and clients, and rights; ZooKeeper too."
+    ),
 ]
 _KafkaOption = Annotated[
     str | None, typer.Option(metavar="VERSION", help="Run brokers of Apache Kafka: 2.4.1, 2.8.2, 3.3.2 or 3.9.1.")
@@ -82,7 +85,9 @@ def up(
     kafka: _KafkaOption = None,
     secure: Annotated[
         bool,
-        typer.Option("--secure", help="TLS at every port, with certificates for nodes and clients; ZooKeeper too."),
+        typer.Option(
+            "--secure", help="TLS at every port, with certificates for nodes and clients, and rights; ZooKeeper too."
+        ),
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the cluster is up.")] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait until the cluster is up.")] = 120,

@@ -9,6 +9,7 @@ import typer
 
 from admin.cli.output import examples, say
 from admin.cli.shared_options import with_options
+from cluster.config.secret_keys import WHY_NOT_TYPED, is_secret_key
 from launcher.health import report
 
 app = typer.Typer()
@@ -156,4 +157,7 @@ def _settings(overrides: Sequence[str] | None) -> dict[str, str] | None:
     for given in overrides or ():
         if not given.partition("=")[1] or given.startswith("="):
             raise typer.BadParameter(f"{given!r}: must be KEY=VALUE", param_hint="--override")
-    return {key: value for key, _, value in (given.partition("=") for given in overrides)} if overrides else None
+    settings = {key: value for key, _, value in (given.partition("=") for given in overrides or ())}
+    for key in filter(is_secret_key, settings):
+        raise typer.BadParameter(f"{key}: {WHY_NOT_TYPED}", param_hint="--override")
+    return settings or None

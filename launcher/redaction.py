@@ -10,7 +10,7 @@ from typing import Any, Final
 
 REDACTED: Final = "[removed]"
 _SECRET: Final = (
-    r"(?:password|passwd|passphrase|passcode|pwd|secret|token|credential|webhook|jaas"
+    r"(?:password|passwd|passphrase|passcode|pwd|secret|token|credential|webhook|jaas"  # noqa: S105 - the name of a kind.
     r"|(?:private|api|access|account|routing|service|integration|signing|encryption)[._-]?key)"
 )
 _NAME: Final = re.compile(_SECRET, re.IGNORECASE)

@@ -6,6 +6,7 @@ resumed.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Final, Protocol, TypeVar
 
@@ -15,6 +16,7 @@ from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.segments import LogDependencies
 from broker_agent.node import AgentNode
 from broker_agent.registration.identity import agree_on_cluster_id, create_persistent_paths
+from broker_agent.registration.in_sync_partitions import read_in_sync_partitions
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.requests.topic_configs import TopicConfigs, default_log_config
 from cluster.aio.clock import WallClock
@@ -363,6 +365,7 @@ class SimulatedAgent(SimulatedNode):
                 topic_configs=await configs.read_all(),
                 boot_id=self.machine.boot().boot_id,
                 min_free_bytes=settings.klamm_log_dir_min_free_bytes,
+                read_in_sync=partial(read_in_sync_partitions, zookeeper, self.id),
             ),
         )
         dependencies = AgentDependencies(

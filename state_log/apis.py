@@ -11,7 +11,7 @@ from cluster.requests.cluster import (
     ReadStateChangesResponse,
 )
 from cluster.requests.control import StateLogHead
-from cluster.rpc.apis import ApiKind, Callers, DirectApi
+from cluster.rpc.apis import ApiKind, DirectApi
 from state_log.reader import read_lines
 from state_log.writer import FileStateChangeLog, boot_id
 
@@ -28,6 +28,6 @@ def state_log_apis(log: FileStateChangeLog) -> tuple[DirectApi[Any], ...]:
         return DescribeLogHeadsResponse((head,))
 
     return (
-        DirectApi(ReadStateChangesRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, read_state_changes),
-        DirectApi(DescribeLogHeadsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_log_heads),
+        DirectApi(ReadStateChangesRequest, ApiKind.LOCAL, read_state_changes),
+        DirectApi(DescribeLogHeadsRequest, ApiKind.LOCAL, describe_log_heads),
     )

@@ -55,7 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # for new ones. A busy machine makes no example wrong.
     same = "not deep" in config.option.markexpr
     slow = [HealthCheck.too_slow]
-    settings.register_profile("ours", derandomize=same, deadline=None, suppress_health_check=slow)
+    number = 40 if same else 100
+    settings.register_profile("ours", derandomize=same, deadline=None, suppress_health_check=slow, max_examples=number)
     settings.load_profile("ours")
     config.pluginmanager.register(Durations(config))
     config.pluginmanager.register(RuleCoverage(config))

@@ -20,7 +20,7 @@ from admin.cli.options import FormatOption
 from admin.cli.output import examples, say, write
 from admin.cli.target import find_target, parse_addresses
 from cluster.cli.documents import Format
-from cluster.config.client_properties import read_client_tls
+from cluster.config.client_properties import read_client_security
 from cluster.model import bounds
 from cluster.model.errors import StartupError
 
@@ -97,7 +97,7 @@ def add(
         raise typer.BadParameter(f"{name!r}: use letters, digits, '.', '_' and '-'; {LOCAL!r} is always there")
     addresses = "" if bootstrap is None else ",".join(parse_addresses(bootstrap))
     if command_config is not None:
-        read_client_tls(command_config)
+        read_client_security(command_config)
     config = "" if command_config is None else str(command_config.resolve())
     context = Context(addresses, "" if data is None else str(data.resolve()), config)
     with changing_contexts() as known:

@@ -24,7 +24,7 @@ LOCAL: Final = "local"
 class Context(Struct, frozen=True, omit_defaults=True):
     """Says how a cluster is reached: by addresses of its nodes, or by the data folder of one on this machine.
 
-    `command_config`: the path of a file with `security.protocol` and `ssl.*`; empty: none.
+    `command_config`: the path of a file with `security.protocol`, `ssl.*` and `sasl.*`; empty: none.
     """
 
     bootstrap: str = ""

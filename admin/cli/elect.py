@@ -11,9 +11,10 @@ from admin.cli.output import examples, say, write
 from admin.cli.parsing import by_topic, read_input
 from admin.cli.plans import plan_document, write_plan
 from admin.client import AdminClient
+from admin.missing_topics import missing_topic
 from admin.partition_files import parse_partitions
 from cluster.cli.documents import Format
-from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.errors import ErrorCode
 from cluster.model.exit_codes import ExitCode
 from cluster.model.partition import TopicPartition
 from cluster.model.printable import counted
@@ -111,8 +112,7 @@ class _Choice:
         topics = (await client.describe_topics([self._topic])).topics
         (described,) = client.results_for([f"topic {self._topic}"], topics)
         if described.error_code is not ErrorCode.NONE:
-            message = f"topic {self._topic!r} does not exist; 'klamm topics list' shows the existing ones"
-            raise ApiError(described.error_code, message)
+            raise missing_topic(self._topic, described.error_code)
         return [TopicPartition(self._topic, p.partition) for p in described.partitions]
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import typer
 
 from cluster.config.files import read_file
+from cluster.config.secret_keys import WHY_NOT_TYPED, is_secret_key
 from cluster.model import bounds
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ConfigError
@@ -29,6 +30,8 @@ def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
             errors.append(f"{pair!r}: must be KEY=VALUE")
         elif key in configs:
             errors.append(f"{key!r}: given more than once")
+        elif is_secret_key(key):
+            errors.append(f"{key}: {WHY_NOT_TYPED}")
         configs[key] = value
     if errors:
         raise typer.BadParameter("; ".join(errors), param_hint="--config")

@@ -10,12 +10,11 @@ from typing import NamedTuple
 from admin.cli.contexts_file import DEFAULT_DATA, Context, read_contexts
 from admin.client import AdminClient
 from admin.waiting import OnWait
-from cluster.config.client_properties import read_client_tls
+from cluster.config.client_properties import ClientSecurity, read_client_security
 from cluster.model import bounds
 from cluster.model.errors import ConfigError, StartupError
 from cluster.process.identity import GONE, state_of
 from cluster.process.local_cluster import LocalClusterState, client_tls_of, read_cluster_state
-from cluster.tls.settings import TlsSettings
 
 _BOOTSTRAP, _DATA, _CONTEXT = "KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT"
 _BOOTSTRAP_OPTION = "--bootstrap"
@@ -42,18 +41,18 @@ class Target(NamedTuple):
             return False
         return any(state_of(member.process) == GONE for member in read_cluster_state(self.data).members)
 
-    def tls(self) -> TlsSettings | None:
-        """Read how its nodes are called; None: without TLS, or the folder has no cluster. Raises ConfigError."""
+    def security(self) -> ClientSecurity:
+        """Read how its nodes are called: without TLS, too, if the folder has no cluster. Raises ConfigError."""
         if self.command_config is not None:
-            return read_client_tls(self.command_config)
+            return read_client_security(self.command_config)
         if self.bootstrap is None:
             with suppress(StartupError):
-                return client_tls_of(self.data, read_cluster_state(self.data))
-        return None
+                return ClientSecurity(client_tls_of(self.data, read_cluster_state(self.data)))
+        return ClientSecurity()
 
     def tls_context(self) -> ssl.SSLContext | None:
         """The same for Python's own sockets, as those to ports for metrics. Raises ConfigError."""
-        found = self.tls()
+        found = self.security().tls
         if found is None:
             return None
         from cluster.tls.contexts import client_context
@@ -66,6 +65,7 @@ class Target(NamedTuple):
         `on_wait` is called with the reason for a long wait, as `say_wait` expects it.
         """
         timeout_ms, client_id = int(timeout_s * 1000), client_id_of(os.environ)
+        security = self.security()
         if self.bootstrap is not None:
             addresses = parse_addresses(self.bootstrap)
             return AdminClient(
@@ -74,12 +74,19 @@ class Target(NamedTuple):
                 origin=self.origin,
                 on_wait=on_wait,
                 client_id=client_id,
-                tls=self.tls(),
+                tls=security.tls,
+                sasl=security.sasl,
             )
         members = _running_cluster(self.data).nodes
         names = {member.address: f"{member.role} {member.id}" for member in members}
         return AdminClient(
-            list(names), timeout_ms=timeout_ms, names=names, on_wait=on_wait, client_id=client_id, tls=self.tls()
+            list(names),
+            timeout_ms=timeout_ms,
+            names=names,
+            on_wait=on_wait,
+            client_id=client_id,
+            tls=security.tls,
+            sasl=security.sasl,
         )
 
 

@@ -9,6 +9,7 @@ from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.client import AdminClient
+from admin.missing_topics import missing_topic
 from admin.replica_verification import ReplicaReader, VerifiedPartition, strategy_of, verify_partition
 from admin.topology import Topology
 from cluster.aio.rate_limiter import RateLimiter
@@ -95,8 +96,7 @@ async def _verify(
     topics = (await client.describe_topics(names or None)).topics
     for topic in topics:
         if topic.error_code is not ErrorCode.NONE:
-            message = f"topic {topic.name!r} does not exist; 'klamm topics list' shows the existing ones"
-            raise ApiError(topic.error_code, message, field="topic", value=topic.name)
+            raise missing_topic(topic.name, topic.error_code)
     policies = await _policies(client, topics)
     addresses = {broker.id: broker.endpoint.address for broker in described.brokers}
     timeout_ms = min(_ANSWER_MS, int(timeout_s * 1000))

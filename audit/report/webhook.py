@@ -82,7 +82,7 @@ class Webhook:
             return Sent()
 
     def _post(self, body: bytes) -> bool:
-        request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"}, method="POST")
+        request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"}, method="POST")  # noqa: S310 - the operator names it.
         self._requests.mark()
         try:
             with _opener.open(request, timeout=_TIMEOUT_S):

@@ -26,6 +26,10 @@ from cluster.requests.log_dirs import OnlineLogDirResponse
 
 _ROOM_TO_TRY: Final = 4096
 _LOST: Final = "the log directory had failed"
+_NOT_THE_SAME: Final = (
+    f"it has no {checkpoints.META_PROPERTIES} any more: the disk is not mounted, or another one is in its place. Mount "
+    "the disk; to use an empty one instead, restart the broker, which tells the controller what is gone with the other"
+)
 _log = structlog.stdlib.get_logger()
 
 
@@ -64,21 +68,24 @@ class DirectoryReturns:
             busy = f"{directory.users} operations in it have not ended; try again, or restart the broker"
             raise self._refusal(path, busy)
         try:
-            await self._logs.disk.run(partial(self._try, path))
+            has_identity = await self._logs.disk.run(partial(self._try, path))
         except OSError as error:
             raise self._refusal(path, describe(error)) from None
+        if directory.was_identified and not has_identity:
+            raise self._refusal(path, _NOT_THE_SAME)
 
-    def _try(self, path: str) -> None:
-        """Read and write in the directory. Blocks; raises OSError."""
+    def _try(self, path: str) -> bool:
+        """Read and write in the directory; returns whether it has an identity. Blocks; raises OSError."""
         disk = self._logs.disk
         disk.list_directory(path)
-        disk.read_file(f"{path}/{checkpoints.META_PROPERTIES}")
+        has_identity = disk.read_file(f"{path}/{checkpoints.META_PROPERTIES}") is not None
         try:
             disk.check_room(path, _ROOM_TO_TRY)
         except OSError as error:
             if not is_want_of_room(error):  # A full one can be brought back.
                 raise
         disk.sync_directory(path)
+        return has_identity
 
     async def bring_back(self, path: str) -> OnlineLogDirResponse:
         """Bring a directory back. Raises ApiError as `check` does, and if its logs cannot be opened; then nothing has

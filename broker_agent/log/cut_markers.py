@@ -1,8 +1,9 @@
-"""Empty marker files: the log was truncated at this offset, and the recovery-point checkpoint may be above it.
+"""Empty marker files: the log was truncated at this offset, and the checkpoints may be above it.
 
 A truncation must not wait for an fsync, but a recovery point above the truncation would let the next start skip what
-was appended since. The marker is created before the truncation, as a name only, so that a file system that keeps the
-order of its metadata changes never shows the truncation without it. It is deleted once the checkpoint was rewritten.
+was appended since, and by a high watermark above it the log would look damaged. The marker is created before the
+truncation, as a name only, so that a file system that keeps the order of its metadata changes never shows the
+truncation without it. It is deleted once the checkpoints were rewritten.
 """
 
 from collections.abc import Iterable
@@ -33,6 +34,17 @@ def find_cut_markers(disk: Disk, directory: str) -> dict[str, Offset]:
     stems = (name.removesuffix(MARKER_SUFFIX) for name in disk.list_directory(directory) if MARKER_SUFFIX in name)
     offsets = {stem: parse_offset_name(stem) for stem in stems}
     return {f"{directory}/{stem}{MARKER_SUFFIX}": at for stem, at in offsets.items() if at is not None}
+
+
+def lowest_cuts(markers: Iterable[str]) -> dict[str, Offset]:
+    """The lowest offset of the markers in each partition's directory."""
+    lowest: dict[str, Offset] = {}
+    for path in markers:
+        directory, _, name = path.rpartition("/")
+        offset = parse_offset_name(name.removesuffix(MARKER_SUFFIX))
+        if offset is not None:
+            lowest[directory] = min(offset, lowest.get(directory, offset))
+    return lowest
 
 
 def remove_cut_markers(disk: Disk, paths: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 
 from broker_agent.log import checkpoints
-from broker_agent.log.cut_markers import remove_cut_markers
+from broker_agent.log.cut_markers import lowest_cuts, remove_cut_markers
 from broker_agent.log.future_logs import FutureLogs
 from broker_agent.log.known_damage import KnownDamage, encode_damaged_replicas
 from broker_agent.log.log_directory import LogDirectory
@@ -80,27 +80,41 @@ class CheckpointedLogs:
             async with self._directories[directory].checkpoint_writing:
                 markers = self._directories[directory].take_cut_markers()
                 points = self._stored(directory, "recovery_point")
-                points |= {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
+                points |= {log.topic_partition: log.recovery_point_to_checkpoint for log in self._logs_in(directory)}
                 try:
                     await self._replace(directory, checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
                     if markers:
                         await self._replace_cleaner_offsets(directory)
+                        await self._replace_log_starts(directory)
+                        await self._lower_high_watermarks(directory, lowest_cuts(markers))
                         await self._dependencies.disk.run(partial(remove_cut_markers, self._dependencies.disk, markers))
                 except OSError:
                     self._directories[directory].cut_markers += markers
                     raise
 
+    async def _lower_high_watermarks(self, directory: str, cuts: Mapping[str, Offset]) -> None:
+        """Rewrite the high watermarks that are above a truncation. `cuts`: path of a log -> its lowest offset."""
+        stored = await self.read_high_watermarks(directory)
+        cut = {log.topic_partition: cuts[log.path] for log in self._logs_in(directory) if log.path in cuts}
+        lowered = {tp: offset for tp, offset in cut.items() if offset < stored.get(tp, Offset(0))}
+        if lowered:
+            content = checkpoints.encode_offsets({**stored, **lowered})
+            await self._replace(directory, checkpoints.HIGH_WATERMARKS, content)
+
     async def write_log_starts_of(self, directory: str) -> None:
         """Rewrite the log-start checkpoint of one directory. Raises StorageError."""
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
-                starts = self._stored(directory, "log_start_offset")
-                starts |= {
-                    log.topic_partition: start
-                    for log in self._logs_in(directory)
-                    if (start := log.log_start_to_checkpoint) is not None
-                }
-                await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
+                await self._replace_log_starts(directory)
+
+    async def _replace_log_starts(self, directory: str) -> None:
+        starts = self._stored(directory, "log_start_offset")
+        starts |= {
+            log.topic_partition: start
+            for log in self._logs_in(directory)
+            if (start := log.log_start_to_checkpoint) is not None
+        }
+        await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
 
     async def correct_cleaner_offsets(self, directory: str) -> None:
         """Rewrite the `cleaner-offset-checkpoint` that was read, without what is of no log. Raises StorageError."""

@@ -352,7 +352,7 @@ class LogDirectories(CheckpointedLogs):
                 offsets = await self.read_high_watermarks(path)
                 # A partition that was deleted meanwhile must not get one (R9.9).
                 if self.futures.get(topic_partition) is future:
-                    offsets[topic_partition] = future.high_watermark
+                    offsets[topic_partition] = future.high_watermark_to_checkpoint
                     await self._replace(path, checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(offsets))
 
     def replace_current(self, future: PartitionLog) -> None:

@@ -42,6 +42,10 @@ class LogDirectory:
         """Whether a write was refused for want of room, and none was tried successfully since."""
         self.on_doubt: Callable[[], None] = lambda: None
         """Called when the room is to be measured: a write was refused, or so much was appended that it may be short."""
+        self.is_new = False
+        """Whether it had no identity when it was opened, and has none yet: it may be in the place of another one."""
+        self.was_identified = False
+        """Whether it had one."""
         self.users = 0
         """Number of operations in it that have not ended."""
         self._min_free_bytes = min_free_bytes
@@ -49,7 +53,7 @@ class LogDirectory:
         self.checkpoint_writing = asyncio.Lock()
         """Serialises writers of the directory's checkpoints: they share the name of the temporary file."""
         self.cut_markers: list[str] = []
-        """Paths of markers of logs truncated below what the recovery-point checkpoint may hold."""
+        """Paths of markers of logs truncated below what the checkpoints may hold."""
         self.to_forget: set[TopicPartition] = set()
         """Partitions that were deleted from here and may be in the checkpoints still."""
         self._disk = disk
@@ -165,13 +169,15 @@ class LogDirectory:
             self._release()
             self._release = None
 
-    def mark_cut(self, partition_path: str, offset: Offset, recovery_point: Offset) -> None:
-        """Create a marker before the log in `partition_path` is truncated below its recovery point."""
-        if offset < recovery_point:
+    def mark_cut(self, partition_path: str, offset: Offset, checkpointed: Offset) -> None:
+        """Create a marker before the log in `partition_path` is truncated to `offset`, if that is below what may be
+        checkpointed.
+        """
+        if offset < checkpointed:
             self.cut_markers.append(create_cut_marker(self._disk, partition_path, offset))
 
     def take_cut_markers(self) -> list[str]:
-        """The markers that may be deleted once recovery points read after this call were checkpointed."""
+        """The markers that may be deleted once what is read after this call was checkpointed."""
         taken, self.cut_markers = self.cut_markers, []
         return taken
 

@@ -72,6 +72,23 @@ class ReadableLog:
         return self._high_watermark
 
     @property
+    def stored_end_offset(self) -> Offset:
+        """The end of the last batch. After a truncation inside a batch the log ends later, in a gap, which the next
+        start does not know of.
+        """
+        return min(self._end, self.segments.active.next_offset)
+
+    @property
+    def high_watermark_to_checkpoint(self) -> Offset:
+        """The high watermark as far as there are batches: a start that finds fewer takes them for lost."""
+        return min(self._high_watermark, self.stored_end_offset)
+
+    @property
+    def recovery_point_to_checkpoint(self) -> Offset:
+        """The recovery point as far as there are batches."""
+        return min(self.recovery_point, self.stored_end_offset)
+
+    @property
     def cuts(self) -> int:
         """The number of truncations so far."""
         return self._flusher.cuts

@@ -4,7 +4,7 @@ When this is done, everything that a broker needs of its disks has been read, an
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -24,6 +24,7 @@ from broker_agent.log.future_logs import IN_TWO_PLACES
 from broker_agent.log.known_damage import decode_damaged_replicas
 from broker_agent.log.log_directories import LogDirectories
 from broker_agent.log.log_directory import LogDirectory, OnFailure
+from broker_agent.log.ownership import identify, take_possession, wait_for_room
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import CheckpointedOffsets, LoadedLog, UnloadableLog, load_log
 from broker_agent.log.segments import LogDependencies
@@ -31,13 +32,14 @@ from broker_agent.log.shutdowns import LastShutdown, is_new_to_klamm, store_boot
 from broker_agent.log_damage import MACHINE_RESTARTED, DamagedReplica, LogDamage, in_doubt
 from cluster.metrics.registry import Gauge
 from cluster.model.bounds import shortened
-from cluster.model.broker import BrokerId, Offset
+from cluster.model.broker import Offset, TopicId
 from cluster.model.errors import (
     FullDirectoryError,
     LogDirectoriesError,
     LogOperationError,
     StartupError,
     StorageError,
+    ZooKeeperError,
 )
 from cluster.model.partition import TopicPartition
 from state_log.writer import STATE_CHANGE_FOLDER
@@ -46,11 +48,16 @@ _NAMED_IN_LOG: Final = 10
 _log = structlog.stdlib.get_logger()
 
 
+async def _read_no_partitions() -> Mapping[TopicPartition, TopicId | None]:
+    return {}
+
+
 class LoadOptions(Struct, frozen=True, kw_only=True):
     """How logs are loaded. `topic_configs` overrides `default_config` per topic; times in ms.
 
     `boot_id`: which start of the machine this is, empty where that is not known. `min_free_bytes`: the setting, None if
-    it is not set.
+    it is not set. `read_in_sync`: reads for which partitions the broker is in sync, with their topic ids; it may raise
+    ZooKeeperError.
     """
 
     default_config: LogConfig = LogConfig()
@@ -59,28 +66,7 @@ class LoadOptions(Struct, frozen=True, kw_only=True):
     producer_expiration_ms: int = 86_400_000
     boot_id: str = ""
     min_free_bytes: int | None = None
-
-
-async def read_stored_broker_id(disk: Disk, directories: Sequence[str]) -> BrokerId | None:
-    """The broker id in `meta.properties`; None if no readable directory has one.
-
-    Raises StartupError if two directories disagree.
-    """
-    found: dict[BrokerId, str] = {}
-    for directory in directories:
-        path = f"{directory}/{checkpoints.META_PROPERTIES}"
-        try:
-            properties = checkpoints.decode_meta_properties(await disk.run(partial(disk.read_file, path)))
-        except OSError as error:
-            if not is_error_of_disk(error):
-                raise StartupError(f"log directory {directory}: {describe(error)}") from error
-            continue  # An unreadable directory fails when it is opened; it has no say here.
-        if properties is not None:
-            found.setdefault(properties.broker_id, path)
-    if len(found) > 1:
-        listed = ", ".join(f"{broker_id} in {path}" for broker_id, path in sorted(found.items()))
-        raise StartupError(f"log directories belong to different brokers: {listed}")
-    return next(iter(found), None)
+    read_in_sync: Callable[[], Awaitable[Mapping[TopicPartition, TopicId | None]]] = _read_no_partitions
 
 
 async def open_log_directories(
@@ -98,6 +84,10 @@ async def open_log_directories(
     named in `unacceptable_names`. Raises StartupError if a directory belongs to another broker, cluster or process, if
     two hold the same partition, or after another error that is not the disk's: of a directory read in part, new logs
     would replace those that were not read; and LogDirectoriesError if none is usable, or will be when it has room.
+
+    A directory without an identity (`meta.properties`) may be an empty disk in the place of another one. The partitions
+    for which the broker is in sync, and of which no directory has a log, are damaged then; it gets its identity once
+    that is written down. Raises StartupError if they cannot be read.
     """
     paths = [path.rstrip("/") or "/" for path in paths]
     if len(set(paths)) < len(paths):
@@ -111,8 +101,8 @@ async def open_log_directories(
     )
 
     async def reopen(path: str, topic_configs: Mapping[str, LogConfig], lost_writes: str) -> LogDirectories:
-        present = replace(options, topic_configs=topic_configs)
-        return await _open_again(dependencies, path, owner, present, lost_writes)
+        current = replace(options, topic_configs=topic_configs)
+        return await _open_again(dependencies, path, owner, current, lost_writes=lost_writes, present=logs)
 
     logs.reopen = reopen
     await _open_all(dependencies, logs, owner, options)
@@ -123,9 +113,15 @@ async def open_log_directories(
 
 
 async def _open_again(
-    dependencies: LogDependencies, path: str, owner: MetaProperties, options: LoadOptions, lost_writes: str
+    dependencies: LogDependencies,
+    path: str,
+    owner: MetaProperties,
+    options: LoadOptions,
+    *,
+    lost_writes: str,
+    present: LogDirectories,
 ) -> LogDirectories:
-    """See `Reopen`."""
+    """See `Reopen`. `present`: the directories that are in service."""
     logs = LogDirectories(
         dependencies,
         [path],
@@ -134,7 +130,7 @@ async def _open_again(
         min_free_bytes=options.min_free_bytes,
         is_staged=True,
     )
-    await _open_all(dependencies, logs, owner, options, lost_writes)
+    await _open_all(dependencies, logs, owner, options, lost_writes=lost_writes, present=present)
     for failed, error in logs.failures.items():
         raise LogDirectoriesError(f"log directory {failed} cannot be used: {error}")
     return logs
@@ -145,62 +141,36 @@ async def _open_all(
     logs: LogDirectories,
     owner: MetaProperties,
     options: LoadOptions,
+    *,
     lost_writes: str = "",
+    present: LogDirectories | None = None,
 ) -> None:
     try:
         for directory in logs.directories.values():
-            await _take_possession(dependencies.disk, directory, owner)
+            await take_possession(dependencies.disk, directory, owner)
+        others = () if present is None else [d for d in present.directories.values() if d.path not in logs.directories]
+        all_there = all(d.failure is None for d in (*others, *logs.directories.values()))
         loader = _Loader(dependencies, logs, options, lost_writes)
         live = [directory for directory in logs.directories.values() if directory.failure is None]
         for result in await asyncio.gather(*map(loader.load, live), return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
         loader.report_missing()
+        new = [directory for directory in (*logs.directories.values(), *others) if directory.is_new]
+        if all_there and (new or present is not None):
+            await loader.report_lost(present)
         await loader.remove_marks()
         await logs.write_damaged_replicas()
         await loader.remember_boot()
+        if all_there and not logs.damage.unsaved:
+            for directory in new:
+                await identify(dependencies.disk, directory, owner)
     except BaseException as error:
         for directory in logs.directories.values():
             directory.unlock()
         if isinstance(error, LogOperationError):
             raise StartupError(str(error)) from error
         raise
-
-
-def _wait_for_room(directory: LogDirectory, error: FullDirectoryError) -> None:
-    """Take a directory out of service that cannot be opened for want of room."""
-    assert isinstance(error.__cause__, OSError), "it was the disk that had no room"
-    directory.fail(error.__cause__)
-
-
-async def _take_possession(disk: Disk, directory: LogDirectory, owner: MetaProperties) -> None:
-    path = directory.path
-    try:
-        with directory:
-            await disk.run(lambda: disk.make_directory(path))
-            directory.lock()
-            file = f"{path}/{checkpoints.META_PROPERTIES}"
-            read = partial(checkpoints.read_checkpoint, disk, file, checkpoints.decode_meta_properties)
-            found = await disk.run(read)
-            if found is None:
-                content = checkpoints.encode_meta_properties(owner)
-                await disk.run(partial(checkpoints.write_atomically, disk, path, checkpoints.META_PROPERTIES, content))
-    except FullDirectoryError as error:
-        _wait_for_room(directory, error)
-        return
-    except LogOperationError:
-        raise
-    except StorageError:
-        return
-    for key, mine, theirs in (
-        ("cluster.id", owner.cluster_id, owner.cluster_id if found is None else found.cluster_id),
-        ("broker.id", owner.broker_id, owner.broker_id if found is None else found.broker_id),
-    ):
-        if mine != theirs:
-            raise StartupError(
-                f"{path}/{checkpoints.META_PROPERTIES} says {key}={theirs}, expected {mine}; "
-                "the log directory belongs to another broker or cluster"
-            )
 
 
 class _Found(Struct, frozen=True):
@@ -257,7 +227,7 @@ class _Loader:
                     if any(offsets[tp].first_dirty for tp in gone):
                         await self._logs.correct_cleaner_offsets(path)
         except FullDirectoryError as error:
-            _wait_for_room(directory, error)
+            wait_for_room(directory, error)
         except LogOperationError:
             raise
         except StorageError:
@@ -307,6 +277,26 @@ class _Loader:
                 why = f"{directory}/{topic_partition} is missing, its high watermark was {high_watermark}"
                 damage = LogDamage(Offset(0), high_watermark, 0, why, is_end_known=False)
                 self._report(DamagedReplica(topic_partition, None, directory, damage))
+
+    async def report_lost(self, present: LogDirectories | None) -> None:
+        """Report the partitions for which the broker is in sync, and of which no directory has a log. `present`: the
+        directories that are in service already. Raises StartupError if ZooKeeper cannot be asked.
+        """
+        opened = [self._logs] if present is None else [self._logs, present]
+        path = next(iter(self._logs.directories))
+        new = ", ".join(d.path for logs in opened for d in logs.directories.values() if d.is_new)
+        why = f"{new} was empty when it was opened" if new else f"it is not in {path}, which was away"
+        try:
+            in_sync = await self._options.read_in_sync()
+        except ZooKeeperError as error:
+            raise StartupError(f"the partitions that this broker is in sync for cannot be read: {error}") from error
+        for tp in sorted(in_sync.keys()):
+            if not any(logs.has(tp) or logs.damage_of(tp) for logs in opened):
+                # How much there was nobody knows; it is said of the first record, which there was if there was any.
+                damage = LogDamage(
+                    Offset(0), Offset(1), 0, f"no log directory has a log of it; {why}", is_end_known=False
+                )
+                self._report(DamagedReplica(tp, in_sync[tp], path, damage))
 
     def _report_unacceptable(self, path: str, names: Sequence[str]) -> None:
         if names:

@@ -270,9 +270,14 @@ class PartitionLog(ReadableLog):
             if self.segments.first.base_offset > offset:
                 self._restart_at(offset)
                 return True
-            self._prepare_cut(offset)
-            self._discard(self.segments.drop_after(offset))
-            self.segments.active.truncate(offset)
+            start, stored_end = min(self._log_start, offset), self._stored_end_below(offset)
+            if stored_end < start:
+                # Nothing stays that anybody may read; files that end below the log start would look like a loss.
+                self._start_segments_again(start, offset)
+            else:
+                self._prepare_cut(offset, stored_end)
+                self._discard(self.segments.drop_after(offset))
+                self.segments.active.truncate(offset)
             if self.producers.reaches(offset):
                 disk, path = self._dependencies.disk, self.path
                 self.producers = rebuild_producers(disk, path, self.segments, offset, trusted_up_to=offset)
@@ -284,24 +289,37 @@ class PartitionLog(ReadableLog):
             self._epochs.truncate_from_end(offset)
             return True
 
+    def _stored_end_below(self, offset: Offset) -> Offset:
+        """The end of the batches that a truncation to `offset` will leave."""
+        placed = self.segments.place(offset)
+        return min(offset, self.stored_end_offset if placed is None else Offset(placed[1].header.base_offset))
+
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Delete all segments and start an empty log at `offset` (R10.12)."""
         with self.usable():
             self._restart_at(offset)
 
     def _restart_at(self, offset: Offset) -> None:
-        self._prepare_cut(offset)
-        # Made before the old ones go: on a full disk those stay until there is room for it.
-        fresh = create_segment(self._dependencies, self.path, offset, self.config, state=UNFINISHED_SUFFIX)
-        self._discard(self.segments.restart_with(fresh))
+        self._start_segments_again(offset, offset)
         self._log_start = self._high_watermark = self._end = offset
         self._epochs.clear()
         self.producers.clear()
         self._count_producers()
 
-    def _prepare_cut(self, offset: Offset) -> None:
-        """Lower the recovery point, also for the next start, and remove snapshots with the batches that will go."""
-        self._log_directory.mark_cut(self.path, offset, max(self.recovery_point, self.first_dirty_offset))
+    def _start_segments_again(self, base_offset: Offset, end: Offset) -> None:
+        """Replace all segments by an empty one; the log will end at `end`."""
+        # If the process ends in between, there may be nothing left, wherever the log starts by its checkpoints.
+        self._prepare_cut(end, Offset(0))
+        # Made before the old ones go: on a full disk those stay until there is room for it.
+        fresh = create_segment(self._dependencies, self.path, base_offset, self.config, state=UNFINISHED_SUFFIX)
+        self._discard(self.segments.restart_with(fresh))
+
+    def _prepare_cut(self, offset: Offset, stored_end: Offset) -> None:
+        """Lower the recovery point, also for the next start, and remove snapshots with the batches that will go.
+        `stored_end`: where the batches end at least that are left.
+        """
+        checkpointed = max(self.recovery_point, self.first_dirty_offset, self._high_watermark)
+        self._log_directory.mark_cut(self.path, stored_end, checkpointed)
         self._flusher.on_truncation(offset)
         self.first_dirty_offset = min(self.first_dirty_offset, offset)
         remove_snapshots_after(self._dependencies.disk, self.path, offset)

@@ -4,7 +4,7 @@ Everything here blocks and runs in a worker thread, before the log is in use. So
 LogSegment.recover, LeaderEpochFileCache.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import Final
 
@@ -146,7 +146,7 @@ def load_log(
     try:
         recovery.run(None if is_clean else known.recovery_point, on_segments_left)
         _remove(disk, (path for removed in reversed(recovery.removed) for path in removed.mark_deleted()))
-        log_start = max(known.log_start_offset, recovery.kept[0].base_offset if recovery.kept else Offset(0))
+        log_start = _log_start(recovery.kept, known.log_start_offset, markers.values())
         # What is newer than a truncation that was not completed may name offsets that it has removed.
         names = () if markers else (latest_snapshot(disk, path), *(entry.start_offset for entry in stored_epochs))
         damage = _find_damage(recovery, log_start, known, max(names, default=Offset(0)))
@@ -212,11 +212,19 @@ def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:
 
 def _below_markers(checkpointed: CheckpointedOffsets, markers: Iterable[Offset]) -> CheckpointedOffsets:
     """The checkpointed offsets, lowered to the truncations that the checkpoints may be older than."""
-    lowest = min((checkpointed.recovery_point, *markers))
-    above = lowest < checkpointed.recovery_point
-    high_watermark = min(checkpointed.high_watermark, lowest) if above else checkpointed.high_watermark
-    first_dirty = min((checkpointed.first_dirty, *markers))
-    return CheckpointedOffsets(lowest, checkpointed.log_start_offset, high_watermark, first_dirty)
+    lowest = min(markers, default=OFFSET_MAX)
+    return CheckpointedOffsets(
+        Offset(min(checkpointed.recovery_point, lowest)),
+        checkpointed.log_start_offset,
+        Offset(min(checkpointed.high_watermark, lowest)),
+        Offset(min(checkpointed.first_dirty, lowest)),
+    )
+
+
+def _log_start(kept: Sequence[Segment], checkpointed: Offset, markers: Iterable[Offset]) -> Offset:
+    """The log start offset; a checkpoint beyond its end may be older than a truncation."""
+    base, end = (kept[0].base_offset, kept[-1].next_offset) if kept else (Offset(0), Offset(0))
+    return max(base, checkpointed if checkpointed <= end else min((checkpointed, *markers)))
 
 
 def _find_damage(

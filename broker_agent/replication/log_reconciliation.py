@@ -89,6 +89,11 @@ class LogReconciliation:
         self._stop_fetching(tp, why)
         _log.warning(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=why)
 
+    def lose(self, tp: TopicPartition, error: StorageError) -> None:
+        """Move the partition to the failed set, as its log directory has failed, which is said once for all in it."""
+        self._stop_fetching(tp, str(error))
+        _log.debug(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=str(error))
+
     def try_again(self, tp: TopicPartition, error: LogOperationError) -> None:
         """Continue after a delay from what the log holds now, after an error that is neither its nor its disk's."""
         _log.warning("An operation on a log failed; it is tried again", partition=str(tp), error=str(error))
@@ -290,7 +295,7 @@ class LogReconciliation:
         except LogOperationError as error:
             self.try_again(tp, error)
         except StorageError as error:
-            self.give_up(tp, str(error))
+            self.lose(tp, error)
         except Exception as error:
             _log.exception("Truncation failed", partition=str(tp))
             self.give_up(tp, repr(error))

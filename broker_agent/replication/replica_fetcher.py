@@ -209,7 +209,7 @@ class ReplicaFetcher:
         except LogOperationError as error:
             reconciliation.try_again(tp, error)
         except StorageError as error:
-            reconciliation.give_up(tp, str(error))
+            reconciliation.lose(tp, error)
         except Exception as error:
             _log.exception("Appending fetched records failed", partition=str(tp))
             reconciliation.give_up(tp, repr(error))

@@ -317,7 +317,7 @@ class ReplicaManager:
             # Collected for each directory: a partition may be deleted while another directory is written.
             hosted = (p.log for p in self.online_partitions() if p.log is not None)
             logs = (log for log in (*self.logs.futures.all.values(), *hosted) if log.directory == directory)
-            offsets = {log.topic_partition: log.high_watermark for log in logs}
+            offsets = {log.topic_partition: log.high_watermark_to_checkpoint for log in logs}
             try:
                 await self.logs.write_high_watermarks(directory, offsets)
             except FullDirectoryError as error:

@@ -17,6 +17,7 @@ from broker_agent.replication.replication_quota import ReplicationQuota
 from broker_agent.requests.topic_configs import TopicConfigs
 from cluster.aio.clock import WallClock
 from cluster.config.client_quotas import ClientQuotaConfigs
+from cluster.config.scram_users import ScramUsers
 from cluster.model import bounds
 from cluster.model.broker import BrokerId
 from cluster.process.log_level import LogLevel
@@ -81,6 +82,7 @@ class DynamicBrokerSettings:
         client_quotas: ClientQuotaConfigs,
         copy_throttle: CopyThrottle,
         log_level: LogLevel,
+        users: ScramUsers,
     ) -> None:
         """Follow the configs. `fetchers_of_file`: the number of fetchers for each leader without an override."""
         self.changes = ConfigChanges(zookeeper, clock, self._take_over)
@@ -91,13 +93,14 @@ class DynamicBrokerSettings:
         self._fetchers_of_file = fetchers_of_file
         self._quotas, self._client_quotas = quotas, client_quotas
         self._copy_throttle, self._copy_rate_of_file = copy_throttle, copy_throttle.bytes_per_second
-        self._log_level = log_level
+        self._log_level, self._users = log_level, users
 
     async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
         """Apply the changed configs. Raises ZooKeeperError; the listener retries."""
         if is_new_session or any(layer in entities for layer in self._layers):
             await self._read_broker_settings()
         await self._client_quotas.take_over(self._zookeeper, entities, is_new_session=is_new_session)
+        await self._users.take_over(self._zookeeper, entities, is_new_session=is_new_session)
         await self._topics.take_over(entities, is_new_session=is_new_session)
 
     async def _read_broker_settings(self) -> None:

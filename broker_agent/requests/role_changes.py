@@ -37,6 +37,9 @@ from state_log.record import Cause
 _CONCURRENCY: Final = 32
 """Limit of partitions with disk I/O in progress."""
 _STEPS_BETWEEN_YIELDS: Final = 64
+_NAMED_IN_LOG: Final = 10
+_NOT_TAKEN: Final = "Replicas could not take their roles, and try again at the next request"
+_OFFLINE: Final = "Replicas are offline: their log directory or their log cannot be used"
 _log = structlog.stdlib.get_logger()
 
 
@@ -180,7 +183,7 @@ class RoleChanges:
 
         An unexpected one is raised after the others are done: nothing runs on after the lock is released.
         """
-        rest = iter(orders)
+        rest, refused = iter(orders), _RefusedRoles()
 
         async def worker() -> None:
             for step, order in enumerate(rest):
@@ -192,14 +195,14 @@ class RoleChanges:
                 except LogOperationError as error:
                     # Offline for the controller, which elects another leader; here, as after a restart, not hosted
                     # until the next request, which tries again.
-                    _log.error("Role change failed", partition=str(tp), error=str(error))
+                    refused.add(tp, error)
                     outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
                     self._fetchers.remove((tp,))
                     self._manager.commit(ReplicaRemoved(tp))
                     if isinstance(error, FullDirectoryError):
                         self._manager.without_room.add(error.directory)
-                except StorageError:
-                    _log.exception("Opening a log failed", partition=str(tp))
+                except StorageError as error:
+                    refused.add(tp, error)
                     outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
                     self._fetchers.remove((tp,))
                     self._manager.commit(ReplicaOffline(tp))
@@ -209,6 +212,7 @@ class RoleChanges:
 
         workers = min(_CONCURRENCY, len(orders))
         results = await asyncio.gather(*(worker() for _ in range(workers)), return_exceptions=True)
+        refused.log()
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -222,6 +226,26 @@ class RoleChanges:
             _log.warning("Reading topic configs failed; logs are not opened", topics=len(topics), error=str(error))
             configs = {}
         return LogsOfRequest(self._manager.logs, configs)
+
+
+class _RefusedRoles:
+    """The replicas of one request that could not take their role, by log directory: one line of the log for each."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, bool], list[tuple[TopicPartition, StorageError]]] = {}
+
+    def add(self, tp: TopicPartition, error: StorageError) -> None:
+        self._of.setdefault((error.directory, isinstance(error, LogOperationError)), []).append((tp, error))
+
+    def log(self) -> None:
+        for (directory, is_tried_again), refused in self._of.items():
+            _log.error(
+                _NOT_TAKEN if is_tried_again else _OFFLINE,
+                directory=directory,
+                replicas=len(refused),
+                partitions=[str(tp) for tp, _ in refused[:_NAMED_IN_LOG]],
+                error=str(refused[0][1]),
+            )
 
 
 def _taken(order: BecomeLeaderOrFollower, log: PartitionLog, *, follows_anew: bool = False) -> RoleTaken:

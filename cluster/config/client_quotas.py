@@ -76,7 +76,7 @@ class ClientQuotaConfigs:
         await self._warn_of_users(zookeeper, [entity for entity in entities if entity.type == "users"])
 
     async def _warn_of_users(self, zookeeper: ZooKeeper, users: Sequence[ConfigEntity]) -> None:
-        """Log which of the changed users have quotas that nothing here keeps: no client is authenticated."""
+        """Log which of the changed users have quotas that nothing here keeps: klamm has those of client ids only."""
         for entity, config in (await read_configs(zookeeper, users)).items():
             keys = sorted(self._keys & overrides_of(config).keys())
             if keys:

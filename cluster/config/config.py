@@ -34,7 +34,10 @@ from cluster.config.listener_addresses import (
     named_listeners,
     without_listener,
 )
-from cluster.config.listener_security import PLAINTEXT, security_errors, security_protocol_of
+from cluster.config.listener_sasl import sasl_errors
+from cluster.config.listener_security import GRPC_LISTENERS, security_errors, security_name, security_protocol_of
+from cluster.config.sasl_keys import SASL_OF_LISTENERS
+from cluster.config.secret_keys import is_secret_key
 from cluster.config.setting_types import INT32_MAX
 from cluster.config.settings import Settings
 from cluster.config.tls_keys import OF_LISTENERS
@@ -51,10 +54,8 @@ from cluster.zookeeper.login import Credentials, Scheme, parse_login
 
 LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
 _PORT: Final = Number("port", 0, bounds.PORT.maximum, bounds.PORT.source)
-_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
+_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, or asked for by the operator.
 _DEFAULT_ZOOKEEPER_PORT: Final = 2181
-_SECRETS: Final = ("ssl.key.password", "ssl.keystore.key", "ssl.keystore.password", "ssl.truststore.password")
-"""How the keys of settings end whose values are not shown."""
 
 # Kafka's keys for the top-level fields of a configuration file. Either may be used; if both are, they must agree.
 _KEY_OF_FIELD: Final = {
@@ -105,7 +106,7 @@ def _free_control_port(fields: dict[str, Any]) -> str:
 class NodeConfig(BaseModel):
     """Configuration of one controller or agent process. `data` has at least one directory, without duplicates."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 
     id: int = Field(default=-1, ge=-1, le=INT32_MAX)
     """-1: a stored or generated id (agents)."""
@@ -193,11 +194,8 @@ class NodeConfig(BaseModel):
         return *inside, _endpoint(*where, external_port, EXTERNAL_LISTENER, protocol(EXTERNAL_LISTENER))
 
     def security_protocol(self, listener: str) -> str:
-        """PLAINTEXT or SSL: whether a listener of this process has TLS. Where brokers are of Apache Kafka, the settings
-        of listeners are those of the Kafka listeners, and gRPC has none.
-        """
-        is_kafka = self.settings.klamm_broker_protocol == "kafka"
-        return PLAINTEXT if is_kafka else security_protocol_of(self.settings, listener)
+        """PLAINTEXT, SSL or SASL_SSL: how a gRPC listener of this process is reached."""
+        return security_protocol_of(self.settings, security_name(self.settings, listener))
 
 
 def _endpoint(host: str, port: int, bound_port: int, listener: str, protocol: str) -> Endpoint:
@@ -301,13 +299,13 @@ def _describe(detail: ErrorDetails) -> str:
             near = get_close_matches(location[1] if in_settings else location[0], fields, n=1)
             return f"{name}: is not a known key" + (f"; did you mean {near[0]}?" if near else "")
     # Errors in defaults name the attribute instead of the key.
-    value = "(not shown)" if in_settings and location[1].endswith(_SECRETS) else shown(detail["input"])
+    value = "(not shown)" if in_settings and is_secret_key(location[1]) else shown(detail["input"])
     return f"{name.replace('_', '.') if in_settings else name}: {value}: {reason(detail)}"
 
 
 def _without_gathering(location: list[str]) -> list[str]:
     """The place of an error as the keys have it: those of single listeners were gathered by listener."""
-    if location[:2] != ["settings", OF_LISTENERS] or len(location) < 4:
+    if location[0] != "settings" or location[1:2] not in ([OF_LISTENERS], [SASL_OF_LISTENERS]) or len(location) < 4:
         return location
     return ["settings", f"listener.name.{location[2].lower()}.{location[3]}"]
 
@@ -332,11 +330,11 @@ def read_credentials(settings: Settings) -> Credentials | None:
 def _insecure(config: NodeConfig) -> list[str]:
     """Errors of TLS at the ports of this process, and to ZooKeeper."""
     settings, errors = config.settings, []
-    if settings.klamm_broker_protocol == "klamm":
-        names = named_listeners(
-            settings, has_external=config.external_listen is not None, has_metrics=config.metrics_listen is not None
-        )
-        errors += security_errors(settings, names)
+    names = named_listeners(
+        settings, has_external=config.external_listen is not None, has_metrics=config.metrics_listen is not None
+    )
+    secured = [security_name(settings, name) for name in names]
+    errors += [*security_errors(settings, secured), *sasl_errors(settings, secured)]
     if (tls := settings.zookeeper_tls) is not None:
         try:
             load_material(tls)
@@ -366,7 +364,11 @@ def _unusable_for_kafka(config: NodeConfig) -> list[str]:
             'settings."klamm.kafka.listeners": needs klamm.broker.protocol = "kafka"; no other brokers use them'
         ]
         return needless if listeners else []
-    errors: list[str] = []
+    errors = [
+        f'settings."klamm.kafka.listeners": {one.name}: is the name of a gRPC listener; give another'
+        for one in listeners
+        if one.name in GRPC_LISTENERS
+    ]
     if not listeners:
         given = settings.klamm_kafka_listeners
         what = "is missing" if given is None else shown(given)

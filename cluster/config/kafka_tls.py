@@ -1,7 +1,8 @@
-"""The TLS contexts with which a controller governs brokers of Apache Kafka."""
+"""TLS with which a controller governs brokers of Apache Kafka: at its Kafka listeners, and as a client of brokers."""
 
-import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,6 +10,11 @@ from msgspec.structs import replace
 from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.kafka_settings import KafkaKeys
 from cluster.tls.contexts import client_context, server_context
+from cluster.tls.live import LiveContexts, LiveMaterial
+from cluster.tls.settings import TlsSettings
+
+OF_BROKERS: Final = "brokers"
+"""What the material with which brokers are called is for, in log lines and metrics."""
 
 
 class KafkaTls(Struct, frozen=True):
@@ -16,15 +22,29 @@ class KafkaTls(Struct, frozen=True):
     ask that have shown none themselves, and must not gain by it. `listening`: for each SSL listener.
     """
 
-    to_brokers: ssl.SSLContext
-    passing_on: ssl.SSLContext
-    listening: Mapping[str, ssl.SSLContext]
+    to_brokers: LiveContexts
+    passing_on: LiveContexts
+    listening: Mapping[str, LiveContexts]
 
 
-def kafka_tls(settings: KafkaKeys, listeners: tuple[KafkaListener, ...]) -> KafkaTls:
-    """The contexts. Raises ConfigError that names the settings."""
+def kafka_tls(
+    settings: KafkaKeys,
+    listeners: tuple[KafkaListener, ...],
+    load: Callable[[str, TlsSettings], LiveMaterial] = lambda use, found: LiveMaterial(found, use),
+) -> KafkaTls:
+    """Make the contexts, which follow their files. Raises ConfigError that names the settings.
+
+    `load`: reads the files of settings, or returns them if they were read before; it is told what they are for.
+    """
     own = settings.tls_of()
-    nobody = replace(own, keystore_location=None, keystore_key=None, keystore_certificate_chain=None, key_password=None)
     names = [listener.name for listener in listeners if listener.security_protocol == "SSL"]
-    listening = {name: server_context(settings.tls_of(name)) for name in names}
-    return KafkaTls(client_context(own), client_context(nobody), listening)
+    material = load(OF_BROKERS, own)
+    return KafkaTls(
+        LiveContexts(material, partial(client_context, own)),
+        LiveContexts(material, lambda found: client_context(own, replace(found, own=None))),
+        {name: _listening(settings.tls_of(name), partial(load, name.lower())) for name in names},
+    )
+
+
+def _listening(found: TlsSettings, load: Callable[[TlsSettings], LiveMaterial]) -> LiveContexts:
+    return LiveContexts(load(found), partial(server_context, found))

@@ -5,6 +5,7 @@ from pydantic import BaseModel, ConfigDict
 
 class Keys(BaseModel):
     model_config = ConfigDict(
+        hide_input_in_errors=True,  # Among them are passwords.
         alias_generator=lambda attribute: attribute.replace("_", "."),
         arbitrary_types_allowed=True,
         extra="forbid",

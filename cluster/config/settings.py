@@ -9,8 +9,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from cluster.config.authorizer_keys import AuthorizerKeys
 from cluster.config.connection_overrides import connection_overrides
 from cluster.config.kafka_settings import KafkaKeys
+from cluster.config.sasl_keys import SaslKeys
 from cluster.config.setting_keys import Keys
 from cluster.config.setting_types import (
     BACKGROUND_THREADS,
@@ -57,8 +59,9 @@ class _ClusterKeys(ZooKeeperTlsKeys):
     advertised_listeners: str | None = None
     """Addresses that others connect to; instead of `advertised` and `control_advertised`."""
     listener_security_protocol_map: str | None = None
-    """`LISTENER:PROTOCOL,…`, each PLAINTEXT or SSL; PLAINTEXT unless given. If one listener of the process has SSL,
-    each must be named, the port for metrics as METRICS: none stays open by an oversight.
+    """`LISTENER:PROTOCOL,…`, each PLAINTEXT, SSL, or SASL_SSL, where clients authenticate by a password or token;
+    PLAINTEXT unless given. If one listener of the process has TLS, each must be named, the port for metrics as METRICS:
+    none stays open by an oversight.
     """
     inter_broker_listener_name: ListenerName = DEFAULT_LISTENER
     """The listener for clients and replication."""
@@ -126,6 +129,10 @@ class _NetworkKeys(_ClusterKeys):
     """Connections without requests are closed after this time."""
     klamm_max_open_requests: Annotated[Number, Field(ge=8, le=INT32_MAX)] = 65_536
     """Requests being handled or waiting, streams included."""
+    klamm_max_topics: SizeInt32 = INT32_MAX
+    """Topics of the cluster, at controllers; a further one is refused with POLICY_VIOLATION."""
+    klamm_max_partitions: SizeInt32 = INT32_MAX
+    """Partitions of the cluster, at controllers; what would go beyond it is refused with POLICY_VIOLATION."""
     klamm_max_requests_per_connection: SizeInt32 = 2048
     """Open requests of one connection; a client keeps further ones to itself."""
     klamm_request_transfer_timeout_ms: Positive = 30_000
@@ -423,7 +430,17 @@ class _KlammKeys(Keys):
     """What a broker decompresses at a time, all batches together; one batch always fits."""
 
 
-class Settings(KafkaKeys, _KlammKeys, _LogKeys, _QuotaKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
+class Settings(
+    AuthorizerKeys,
+    KafkaKeys,
+    SaslKeys,
+    _KlammKeys,
+    _LogKeys,
+    _QuotaKeys,
+    _ReplicationKeys,
+    _ControllerKeys,
+    _NetworkKeys,
+):
     """All settings, validated; see the groups above."""
 
     @property

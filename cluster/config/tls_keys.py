@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from cluster.config.setting_keys import Keys
+from cluster.model.errors import ConfigError
+from cluster.security.mapping import PrincipalMapping, parse_mapping_rules
 from cluster.tls.secret import Secret
 from cluster.tls.settings import HOW_TO_CONVERT, PROTOCOLS, TlsSettings
 
@@ -75,6 +77,11 @@ class SslKeys(Keys):
     """Whether clients of SSL listeners need a certificate; at the listener for control requests they always do. gRPC
     has no `requested`, which is for Kafka's listeners.
     """
+    ssl_principal_mapping_rules: str = "DEFAULT"
+    """How the distinguished name of a certificate becomes the name of a user: rules
+    `RULE:pattern/replacement/[LU]` with commas, of which the first whose pattern matches the whole name counts, and
+    `DEFAULT`, which takes the name as it is. Whose name no rule matches is refused. Patterns are Python's.
+    """
     ssl_endpoint_identification_algorithm: Identification = "https"
     """`https`: the certificate of a server must have the name by which it is reached; empty: any name of a broker of
     Apache Kafka will do.
@@ -83,6 +90,15 @@ class SslKeys(Keys):
     """Versions of TLS; both, as gRPC does not let one choose."""
     ssl_cipher_suites: NoCiphers = None
     """Must not be set: the libraries choose."""
+
+    @field_validator("ssl_principal_mapping_rules")
+    @classmethod
+    def _rules_are_valid(cls, value: str) -> str:
+        try:
+            parse_mapping_rules(value)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return value
 
     @field_validator("ssl_enabled_protocols")
     @classmethod
@@ -140,6 +156,13 @@ class TlsKeys(SslKeys):
         return "ssl_client_auth" in self.model_fields_set or (
             own is not None and "ssl_client_auth" in own.model_fields_set
         )
+
+    def mapping_of(self, listener: str) -> PrincipalMapping:
+        """Say how certificates become principals at this listener."""
+        own = self.listener_name_ssl.get(listener)
+        is_own = own is not None and "ssl_principal_mapping_rules" in own.model_fields_set
+        keys: SslKeys = own if own is not None and is_own else self
+        return parse_mapping_rules(keys.ssl_principal_mapping_rules)
 
     def tls_of(self, listener: str | None = None) -> TlsSettings:
         """The settings of a listener, or of the process. Those of a listener win as a whole store, so that its file

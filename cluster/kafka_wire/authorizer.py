@@ -6,7 +6,7 @@ Source: Kafka AclApis.handleDescribeAcls, which answers SECURITY_DISABLED where 
 from typing import Final
 
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.messages.configs import DescribeAclsRequest, DescribeAclsResponse
+from cluster.kafka_wire.messages.acls import DescribeAclsRequest, DescribeAclsResponse
 from cluster.model.errors import ErrorCode
 
 _ANY: Final = 1

@@ -35,6 +35,8 @@ class KafkaConnection(asyncio.Protocol):
 
     def __init__(self, address: str, client_id: str, response_bytes_max: int = RESPONSE_BYTES_MAX) -> None:
         self.address, self.client_id = address, client_id
+        self.tls: ssl.SSLContext | None = None
+        """What the connection was made with; None: without TLS."""
         self._splitter = FrameSplitter(response_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._calls: deque[_Call] = deque()
@@ -54,6 +56,7 @@ class KafkaConnection(asyncio.Protocol):
         """Connect, with TLS if a context is given. Raises PeerNotConnectedError, UnresolvableHostError."""
         address = endpoint.address
         connection = cls(address, client_id, response_bytes_max)
+        connection.tls = tls
         name = endpoint.host if tls is not None else None
         loop = asyncio.get_running_loop()
         try:

@@ -26,7 +26,8 @@ FAMILIES: Final = {
     "brokers": ("AlterPartition", "ControlledShutdown", "AllocateProducerIds", "UpdateFeatures"),
     "topics": ("CreateTopics", "DeleteTopics", "CreatePartitions", "DescribeTopicPartitions"),
     "partitions": ("ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments"),
-    "configs": ("DescribeConfigs", "IncrementalAlterConfigs", "DescribeAcls", "AlterUserScramCredentials"),
+    "configs": ("DescribeConfigs", "IncrementalAlterConfigs", "AlterUserScramCredentials"),
+    "acls": ("DescribeAcls", "CreateAcls", "DeleteAcls"),
     "data": ("Metadata", "ListOffsets", "DeleteRecords", "DescribeLogDirs", "Produce"),
     "connections": ("RequestHeader", "ResponseHeader", "ApiVersions", "Heartbeat", "ListGroups", "ListTransactions"),
 }

@@ -14,11 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 import structlog
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.gc_collector import GCCollector
@@ -29,7 +31,8 @@ from cluster.metrics.health import RUNNING, Health, HealthCheck
 from cluster.metrics.process import expose_process
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import StartupError
-from cluster.tls.live import ListenerTls, ServerContexts
+from cluster.tls.contexts import server_context
+from cluster.tls.live import ListenerTls, LiveContexts
 
 CONNECTIONS_MAX: Final = 16
 """Each has a thread, and a response in memory."""
@@ -62,7 +65,7 @@ class MetricsServer(ThreadingHTTPServer):
         health: HealthCheck | None,
         timeout_s: float,
         *,
-        tls: ServerContexts | None = None,
+        tls: LiveContexts | None = None,
     ) -> None:
         # Bound by the caller: this class would ask DNS for the name of the host.
         super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
@@ -238,9 +241,14 @@ def serve_metrics(
     GCCollector(registry=registry)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=_BACKLOG)  # noqa: S104 - compared with, or asked for by the operator.
     except OSError as error:
         raise StartupError(f"cannot serve metrics on {listen}: {error.strerror}") from error
-    server = MetricsServer(listener, registry, health, timeout_s, tls=None if tls is None else ServerContexts(tls))
+    server = MetricsServer(listener, registry, health, timeout_s, tls=None if tls is None else _contexts(tls))
     threading.Thread(target=server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True).start()
     return f"{host}:{listener.getsockname()[1]}", server.stop
+
+
+def _contexts(tls: ListenerTls) -> LiveContexts:
+    auth = "required" if tls.requires_certificates else "none"
+    return LiveContexts(tls.material, partial(server_context, replace(tls.material.settings, client_auth=auth)))

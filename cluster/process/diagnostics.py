@@ -97,7 +97,8 @@ def _drop_silenced(_logger: WrappedLogger, _method: str, event: EventDict) -> Ev
 
 def _formatter(shared: list[Processor], *, for_person: bool) -> logging.Formatter:
     last: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=True, sort_keys=False)]
+        # Without the values of variables, among which a password may be.
+        [structlog.dev.ConsoleRenderer(colors=True, sort_keys=False, exception_formatter=structlog.dev.plain_traceback)]
         if for_person
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )

@@ -50,6 +50,9 @@ def _read_stat(pid: int) -> tuple[str, str] | None:
         others_live = fields[0] == "Z" and int(fields[17]) > 1
         return "R" if others_live else fields[0], fields[19]
     listed = subprocess.run(
-        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)],  # noqa: S607 - PATH says which.
+        capture_output=True,
+        text=True,
+        check=False,
     ).stdout.split(maxsplit=1)
     return (listed[0][0], listed[1].strip()) if len(listed) == 2 else None

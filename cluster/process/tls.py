@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from cluster.config.config import NodeConfig
-from cluster.config.listener_security import peer_tls_of, server_tls_of
+from cluster.config.kafka_tls import KafkaTls, kafka_tls
+from cluster.config.listener_security import PLAINTEXT, peer_tls_of, security_name, server_tls_of
 from cluster.metrics.registry import Metrics, Samples
 from cluster.tls.live import ListenerTls, LiveMaterial, keep_fresh
 from cluster.tls.settings import TlsSettings
@@ -19,28 +20,32 @@ class ProcessTls:
     Raises ConfigError if files cannot be used.
     """
 
-    def __init__(self, config: NodeConfig, metrics: Metrics | None = None) -> None:
+    def __init__(self, config: NodeConfig, metrics: Metrics) -> None:
         self._config, self._materials = config, dict[TlsSettings, LiveMaterial]()
         self._uses: dict[str, LiveMaterial] = {}
         settings = config.settings
         is_klamm = settings.klamm_broker_protocol == "klamm"
         self.peers = self._load("peers", peer_tls_of(settings) if is_klamm else None)
         self.zookeeper = self._load("zookeeper", settings.zookeeper_tls)
-        if metrics is not None:
-            metrics.readings(_DOMAIN, _TYPE, "DaysLeft", self._days_left)
-            metrics.readings(_DOMAIN, _TYPE, "RejectedFiles", self._rejected)
+        self._metrics = metrics
+        metrics.readings(_DOMAIN, _TYPE, "DaysLeft", self._days_left)
+        metrics.readings(_DOMAIN, _TYPE, "RejectedFiles", self._rejected)
 
     def of_listener(self, name: str) -> ListenerTls | None:
         """TLS of a gRPC listener of this process, or of the port for metrics; None for plaintext."""
         settings = self._config.settings
-        if settings.klamm_broker_protocol == "kafka":
-            # There the settings of listeners are those of the Kafka listeners.
-            return None
-        found = server_tls_of(settings, name)
-        material = self._load(name.lower(), found)
+        called = security_name(settings, name)
+        found = server_tls_of(settings, called)
+        material = self._load(called.lower(), found)
         if found is None or material is None:
             return None
-        return ListenerTls(material, found.client_auth == "required", settings.klamm_tls_connection_max_age_ms)
+        begun = self._metrics.meter(_DOMAIN, "Handshakes", "Begun", listener=called)
+        max_age_ms = settings.klamm_tls_connection_max_age_ms
+        return ListenerTls(material, found.client_auth == "required", max_age_ms, begun.mark)
+
+    def of_kafka(self) -> KafkaTls:
+        """TLS with which a controller governs brokers of Apache Kafka. Raises ConfigError."""
+        return kafka_tls(self._config.settings, self._config.kafka_listeners, self._loaded)
 
     @property
     def secured_listeners(self) -> frozenset[str]:
@@ -51,7 +56,7 @@ class ProcessTls:
         if settings.klamm_security_transition:
             return frozenset()
         names = settings.listener_names
-        secured = (name for name in (names.client, names.control) if self._config.security_protocol(name) == "SSL")
+        secured = (name for name in (names.client, names.control) if self._config.security_protocol(name) != PLAINTEXT)
         return frozenset(secured)
 
     async def run(self) -> None:
@@ -59,13 +64,15 @@ class ProcessTls:
         await keep_fresh(self._materials.values)
 
     def _load(self, use: str, settings: TlsSettings | None) -> LiveMaterial | None:
-        if settings is None:
-            return None
+        return None if settings is None else self._loaded(use, settings)
+
+    def _loaded(self, use: str, settings: TlsSettings) -> LiveMaterial:
         # The same files serve every port, whatever it demands of its clients.
         files = replace(settings, client_auth="none")
         if files not in self._materials:
             self._materials[files] = LiveMaterial(files, use)
-        self._uses[use] = self._materials[files]
+        if files.has_keystore or files.has_truststore:
+            self._uses[use] = self._materials[files]
         return self._materials[files]
 
     def _days_left(self) -> Samples:

@@ -12,11 +12,12 @@ from cluster.security.identities import Identity
 
 class PeerCertificate(Struct, frozen=True):
     """What a verified certificate of the caller says of it: its distinguished name and the URIs among its names, of
-    which `klamm://broker/1` names a node.
+    which `klamm://broker/1` names a node. `fingerprint`: its SHA-256 in hexadecimal digits, at listeners with SASL.
     """
 
     subject: str
     uris: tuple[str, ...] = ()
+    fingerprint: str = ""
 
 
 class RequestContext(Struct, frozen=True):
@@ -31,7 +32,8 @@ class RequestContext(Struct, frozen=True):
     `certificate`: that of the caller, which TLS has verified; None without TLS, and where the listener demands none.
     Then `principal` is what the caller claims to be, and under TLS ANONYMOUS.
 
-    `identity`: who the caller is, as verified; rights are decided by it alone.
+    `identity`: who the caller is, as verified; rights are decided by it alone. `authenticated_until`: on the clock of
+    the event loop, when the session of its token ends; None without a token.
     """
 
     peer: str = ""
@@ -44,6 +46,7 @@ class RequestContext(Struct, frozen=True):
     knows_quota_error: bool = True
     certificate: PeerCertificate | None = None
     identity: Identity = Identity()
+    authenticated_until: float | None = None
 
 
 class RequestHandler(Protocol):

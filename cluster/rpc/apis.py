@@ -1,6 +1,7 @@
-"""Describes an API: its request, handler, kind and permitted callers. Each process has a table of them.
+"""Describes an API: its request, handler and kind. Each process has a table of them.
 
-A node finds a request's API by its type. Source: Kafka ApiKeys, KafkaApis.handle.
+A node finds a request's API by its type; `cluster.security.operations` says who may call it. Source: Kafka ApiKeys,
+KafkaApis.handle.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,21 +31,11 @@ class ApiKind(Enum):
     """Concerns the process itself, which answers whether it is active or not."""
 
 
-class Callers(Enum):
-    """Names the intended callers of an API. Nothing enforces them: there is no authorizer."""
-
-    ANYONE = "anyone"
-    ADMINISTRATORS = "administrators"
-    BROKERS = "brokers"
-    CONTROLLERS = "controllers"
-
-
 class Api(Struct, Generic[Request], frozen=True):
     """Describes one API, identified by the type of its request."""
 
     request: type[Request]
     kind: ApiKind
-    callers: Callers
 
     @property
     def name(self) -> str:

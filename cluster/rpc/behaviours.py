@@ -5,6 +5,7 @@ single request before it calls us; in this way a call is let in or refused befor
 Kafka KafkaRequestHandler.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final, NoReturn
@@ -16,15 +17,16 @@ from cluster.aio.parking import CURRENT
 from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import RequestMetrics
 from cluster.model.errors import ApiError, ClusterError, ErrorCode
+from cluster.requests.authentication import AuthenticateRequest
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.data import FetchRequest, FetchResponse
 from cluster.rpc import large_messages
 from cluster.rpc.admission import Admission, AdmittedCall
 from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind, kind_of
+from cluster.rpc.callers import CallerIdentifier
 from cluster.rpc.methods import REPLICA_FETCH, Method
 from cluster.rpc.status import status_of
-from cluster.rpc.transport_security import peer_certificate
 
 PRINCIPAL_HEADER: Final = "klamm-principal"
 """The caller's claimed identity; not verified, and without effect under TLS."""
@@ -53,10 +55,10 @@ class Behaviours:
         *,
         listener: str,
         is_control: bool,
-        is_secured: bool = False,
+        callers: CallerIdentifier,
     ) -> None:
         self._handler, self._admission = handler, admission
-        self._listener, self._is_control, self._is_secured = listener, is_control, is_secured
+        self._listener, self._is_control, self._callers = listener, is_control, callers
         self._metrics = RequestMetrics(metrics)
 
     def handler_of(self, method: Method) -> Any:
@@ -102,14 +104,7 @@ class Behaviours:
             try:
                 responses = await self._handler.handle(context, method.request.decode(data))
                 admitted.park()
-                async with aclosing(responses):
-                    async for response in responses:
-                        encoded = method.response.encode(response)
-                        try:
-                            await call.write(encoded)
-                        except grpc.aio.BaseError:
-                            # The caller left while this was on its way, or the server is being stopped.
-                            return
+                await _send_all(method, call, responses, context.authenticated_until)
             except ClusterError as error:
                 await abort(call, error)
             except Exception as error:
@@ -120,7 +115,8 @@ class Behaviours:
 
     async def _receive(self, method: Method, call: ServicerContext) -> tuple[RequestContext, AdmittedCall, bytes]:
         try:
-            context = request_context(call, self._listener, is_secured=self._is_secured)
+            is_authenticating = method.request_type is AuthenticateRequest
+            context = request_context(call, self._listener, self._callers, is_authenticating=is_authenticating)
             admitted, data = await admit_and_receive(self._admission, self._kind_of(method), call)
         except ApiError as error:
             self._metrics.errors(method.name, error.code).mark()
@@ -150,6 +146,24 @@ class Behaviours:
         return await large_messages.encode(method.response, response, admitted.kind)
 
 
+async def _send_all(method: Method, call: ServicerContext, responses: Any, until: float | None) -> None:
+    """Send the responses of a stream until it ends, the caller leaves, or the caller's session ends: then ApiError."""
+    try:
+        async with asyncio.timeout_at(until) as session, aclosing(responses):
+            async for response in responses:
+                encoded = method.response.encode(response)
+                try:
+                    await call.write(encoded)
+                except grpc.aio.BaseError:
+                    # The caller left while this was on its way, or the server is being stopped.
+                    return
+    except TimeoutError as error:
+        if not session.expired():
+            raise
+        why = "the session of the caller has ended; the stream can be resumed with another one"
+        raise ApiError(ErrorCode.ILLEGAL_SASL_STATE, why) from error
+
+
 async def admit_and_receive(admission: Admission, kind: CallKind, call: ServicerContext) -> tuple[AdmittedCall, bytes]:
     """Let a call in until it ends, make it the current one, and receive its request. Raises ApiError."""
     admitted = admission.admit(kind, Peer.parse(call.peer()))
@@ -169,10 +183,13 @@ async def abort(call: ServicerContext, error: ClusterError) -> NoReturn:
     raise AssertionError("abort raises")
 
 
-def request_context(call: ServicerContext, listener: str, *, is_secured: bool) -> RequestContext:
-    """Read the caller's data from the call's metadata and deadline, and at a listener with TLS from its certificate.
+def request_context(
+    call: ServicerContext, listener: str, callers: CallerIdentifier, *, is_authenticating: bool = False
+) -> RequestContext:
+    """Read who calls, from what is verified, and the rest of the caller's data from the call's metadata and deadline.
 
-    Raises ApiError for a header that is too long.
+    Raises ApiError for a header that is too long, for a certificate that is no identity and a token that does not
+    count.
     """
     headers = {str(key): value for key, value in call.invocation_metadata() or ()}
     for name in (PRINCIPAL_HEADER, REQUEST_ID_HEADER, CLIENT_ID_HEADER):
@@ -184,17 +201,17 @@ def request_context(call: ServicerContext, listener: str, *, is_secured: bool) -
                 value=f"{str(headers[name])[:20]}…",
             )
     remaining_s = call.time_remaining()
-    # Of each call: a proxy and the library's own pools make a connection no one's in particular.
-    certificate = peer_certificate(call.auth_context()) if is_secured else None
-    claimed = _ANONYMOUS if is_secured else str(headers.get(PRINCIPAL_HEADER, _ANONYMOUS))
+    caller = callers.identify(call.peer(), call.auth_context(), headers, is_authenticating=is_authenticating)
     return RequestContext(
         peer=call.peer(),
-        principal=claimed if certificate is None else f"User:{certificate.subject}",
+        principal=str(caller.identity.principal if callers.is_secured else headers.get(PRINCIPAL_HEADER, _ANONYMOUS)),
         timeout_ms=None if remaining_s is None else max(0, int(remaining_s * 1000)),
         request_id=str(headers.get(REQUEST_ID_HEADER, "")),
         listener=listener,
         client_id=str(headers.get(CLIENT_ID_HEADER, "")),
-        certificate=certificate,
+        certificate=caller.certificate,
+        identity=caller.identity,
+        authenticated_until=caller.until,
     )
 
 

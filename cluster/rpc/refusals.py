@@ -5,7 +5,7 @@ between nodes has none, a bad item is left out, as one bad partition must not ke
 response then has the error of the first. Everything else is refused as a whole. BD-1, BD-2
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -175,16 +175,21 @@ def _value(chain: Sequence[Any], name: str) -> Any:
 def _form_of(request: Any) -> _Form:
     response: Any = METHOD_OF_REQUEST[request].response_type
     form = _Form(response, has_code="error_code" in response.__struct_fields__)
-    for name, annotation in get_type_hints(response).items():
-        result = get_args(annotation)[0] if get_origin(annotation) is tuple else None
-        if not (isinstance(result, type) and issubclass(result, Struct) and "error_code" in result.__struct_fields__):
-            continue
+    for name, result in results_in(response):
         named = tuple(f.name for f in fields(result) if f.required and f.name not in {"error_code", "error_message"})
         path = _path_to(request, frozenset(named))
         if path:
             has_message = "error_message" in result.__struct_fields__
             form = form._replace(results=name, result=result, named=named, has_message=has_message, path=path)
     return form
+
+
+def results_in(response: Any) -> Iterator[tuple[str, Any]]:
+    """The lists of a type of responses whose items have an error code each, and the types of these items."""
+    for name, annotation in get_type_hints(response).items():
+        result = get_args(annotation)[0] if get_origin(annotation) is tuple else None
+        if isinstance(result, type) and issubclass(result, Struct) and "error_code" in result.__struct_fields__:
+            yield name, result
 
 
 def _path_to(struct: type[Struct], wanted: frozenset[str]) -> tuple[str, ...]:

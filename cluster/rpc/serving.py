@@ -15,12 +15,15 @@ from cluster.model.errors import StartupError
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.rpc.authentication import AuthenticatingHandler, Authentication
 from cluster.rpc.behaviours import Behaviours
 from cluster.rpc.call_kinds import CallKind, kind_of
+from cluster.rpc.callers import CallerIdentifier
 from cluster.rpc.channels import MESSAGE_BYTES_MAX, admission_options, secured_options, server_options
 from cluster.rpc.methods import Method
 from cluster.rpc.standard_services import serve_standard_services
 from cluster.rpc.transport_security import server_credentials
+from cluster.security.mapping import PrincipalMapping
 from cluster.tls.live import ListenerTls
 
 
@@ -28,7 +31,8 @@ class Listener(Struct, frozen=True):
     """Describes one port of a process: `host:port` (port 0: a free one), its name, and the largest request in bytes.
 
     `is_control`: whether control requests are admitted as such; at other listeners they are calls like others.
-    `is_external`: whether its clients reach the cluster by other addresses. `tls` None: it is plaintext.
+    `is_external`: whether its clients reach the cluster by other addresses. `tls` None: it is plaintext. `mapping`: how
+    certificates become principals.
     The transport refuses a larger request with RESOURCE_EXHAUSTED before it has been read. This limit does not concern
     responses, which are limited by what was requested.
     """
@@ -39,6 +43,8 @@ class Listener(Struct, frozen=True):
     is_control: bool = False
     is_external: bool = False
     tls: ListenerTls | None = None
+    mapping: PrincipalMapping = PrincipalMapping()
+    authentication: Authentication | None = None
 
 
 class RpcServer:
@@ -93,19 +99,21 @@ async def start_server(
     if listener.tls is not None:
         options += secured_options(listener.tls.max_age_ms)
     server = grpc.aio.server(options=options)
+    sasl = None if listener.authentication is None else listener.authentication.of_listener(listener.name)
     behaviours = Behaviours(
-        handler,
+        AuthenticatingHandler(handler, listener.authentication),
         admission,
         metrics,
         listener=listener.name,
         is_control=listener.is_control,
-        is_secured=listener.tls is not None,
+        callers=CallerIdentifier(is_secured=listener.tls is not None, mapping=listener.mapping, sasl=sasl),
     )
     services = {method.service for method in methods}
     for method in methods:
         _add(server, method, behaviours.handler_of(method))
     health_service = health.aio.HealthServicer()
-    serve_standard_services(server, health_service, sorted(services), admission)
+    is_secured = listener.tls is not None
+    serve_standard_services(server, health_service, sorted(services), admission, is_secured=is_secured)
     try:
         bound = _bind(server, listener)
     except RuntimeError as error:

@@ -15,11 +15,21 @@ from cluster.rpc.call_kinds import CallKind
 
 
 def serve_standard_services(
-    server: grpc.aio.Server, health_service: health.aio.HealthServicer, services: Sequence[str], admission: Admission
+    server: grpc.aio.Server,
+    health_service: health.aio.HealthServicer,
+    services: Sequence[str],
+    admission: Admission,
+    *,
+    is_secured: bool,
 ) -> None:
-    """Add health and reflection, so that the usual tools (grpc_health_probe, grpcurl) work on every process."""
+    """Add health and reflection, so that the usual tools (grpc_health_probe, grpcurl) work on every process.
+
+    `is_secured`: without reflection, which would show strangers what there is to call.
+    """
     admitted: Any = _Admitted(server, admission)
     health_pb2_grpc.add_HealthServicer_to_server(health_service, admitted)
+    if is_secured:
+        return
     names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), admitted)
 

@@ -4,6 +4,8 @@ gRPC keeps what it was given, so servers ask at each handshake, and clients make
 1.3, and can demand certificates from all clients of a port or from none.
 """
 
+import hashlib
+import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,8 +16,7 @@ from cluster.requests.context import PeerCertificate
 from cluster.tls.live import ListenerTls, LiveMaterial
 from cluster.tls.material import Material, why_refused
 
-_SSL = "SSL"
-_SUBJECT_LENGTH_MAX = 256
+_WITH_TLS = frozenset({"SSL", "SASL_SSL"})
 
 
 def server_credentials(tls: ListenerTls) -> grpc.ServerCredentials:
@@ -25,6 +26,7 @@ def server_credentials(tls: ListenerTls) -> grpc.ServerCredentials:
     def fetch() -> grpc.ServerCertificateConfiguration | None:
         # Called at each handshake, on a thread of gRPC's: it must neither block nor read files.
         nonlocal handed
+        tls.on_handshake()
         now = tls.material.generation
         if now == handed:
             return None
@@ -43,7 +45,9 @@ def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration([(own.key.reveal().encode(), own.chain)], material.roots)
 
 
-def peer_certificate(authenticated: Mapping[str, Iterable[bytes]]) -> PeerCertificate | None:
+def peer_certificate(
+    authenticated: Mapping[str, Iterable[bytes]], *, with_fingerprint: bool = False
+) -> PeerCertificate | None:
     """Read from a call's `auth_context` the certificate that the handshake verified; None if the caller showed none.
 
     Only URIs are taken for identities: gRPC's own `peer_identity` mixes them with host names.
@@ -52,7 +56,13 @@ def peer_certificate(authenticated: Mapping[str, Iterable[bytes]]) -> PeerCertif
     if subject is None:
         return None
     uris = tuple(uri.decode(errors="replace") for uri in authenticated.get("peer_uri", ()))
-    return PeerCertificate(subject.decode(errors="replace")[:_SUBJECT_LENGTH_MAX], uris)
+    fingerprint = _fingerprint(authenticated) if with_fingerprint else ""
+    return PeerCertificate(subject.decode(errors="replace"), uris, fingerprint)
+
+
+def _fingerprint(authenticated: Mapping[str, Iterable[bytes]]) -> str:
+    pem = next(iter(authenticated["x509_pem_cert"]))
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem.decode())).hexdigest()
 
 
 class ChannelSecurity:
@@ -81,7 +91,7 @@ class ChannelSecurity:
         return (
             self._secured_listeners is None
             or endpoint.listener in self._secured_listeners
-            or endpoint.security_protocol == _SSL
+            or endpoint.security_protocol in _WITH_TLS
         )
 
     def credentials(self) -> grpc.ChannelCredentials:

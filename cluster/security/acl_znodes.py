@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from cluster.model import bounds
 from cluster.model.errors import DECODE_ERRORS, ConfigError
 from cluster.security.acls import AccessRule, Operation, Pattern, PatternType, Permission, ResourceType
 from cluster.security.principals import parse_principal
@@ -41,8 +42,11 @@ def top_of(kind: PatternType) -> str:
 
 def path_of(pattern: Pattern) -> str:
     """The znode with the rules of a pattern. Raises ConfigError for a name that none can have."""
-    if "/" in pattern.name or not pattern.name:
-        raise ConfigError([f"resource name {pattern.name!r}: must not be empty, nor have a '/' in it"])
+    if "/" in pattern.name or not bounds.ZNODE_NAME.accepts(pattern.name):
+        name = bounds.shortened(pattern.name)
+        raise ConfigError(
+            [f"resource name {name}: must have 1 to 1024 characters, no '/' or control character among them"]
+        )
     return f"{top_of(pattern.type)}/{pattern.resource_type}/{pattern.name}"
 
 
@@ -105,6 +109,8 @@ def _rule(entry: dict[str, Any]) -> AccessRule:
     permission = _PERMISSIONS.get(entry["permissionType"].lower())
     if operation is None or permission is None:
         raise ConfigError([f"unknown operation {entry['operation']!r} or permission {entry['permissionType']!r}"])
+    if not isinstance(entry["host"], str):
+        raise ConfigError([f"host {entry['host']!r}: is no text"])
     return AccessRule(parse_principal(entry["principal"]), operation, permission, entry["host"])
 
 

@@ -5,12 +5,15 @@ Source: kafka.security.authorizer.AclAuthorizer of Apache Kafka 3.9.1, AclEntry;
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
 
 from cluster.security.principals import EVERY_USER, Principal
 
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+"""The name under which settings ask for these decisions."""
 ANY_HOST: Final = "*"
 EVERY_NAME: Final = "*"
 """As the name of a literal pattern: every resource of the type. In a prefixed pattern it is only a character."""
@@ -25,7 +28,7 @@ class ResourceType(StrEnum):
     GROUP = "Group"
     CLUSTER = "Cluster"
     TRANSACTIONAL_ID = "TransactionalId"
-    DELEGATION_TOKEN = "DelegationToken"
+    DELEGATION_TOKEN = "DelegationToken"  # noqa: S105 - the name of a kind.
     USER = "User"
 
 
@@ -72,12 +75,13 @@ class Pattern(Struct, frozen=True, order=True):
     type: PatternType = PatternType.LITERAL
 
 
-def patterns_for(resource_type: ResourceType, name: str) -> Iterator[Pattern]:
-    """The patterns that match a resource: its name, every name, and each prefix of its name."""
+def patterns_for(resource_type: ResourceType, name: str, prefix_lengths: Iterable[int]) -> Iterator[Pattern]:
+    """The patterns that match a resource: its name, every name, and each prefix of its name that has such a length."""
     yield Pattern(resource_type, name)
     yield Pattern(resource_type, EVERY_NAME)
-    for length in range(1, len(name) + 1):
-        yield Pattern(resource_type, name[:length], PatternType.PREFIXED)
+    for length in prefix_lengths:
+        if length <= len(name):
+            yield Pattern(resource_type, name[:length], PatternType.PREFIXED)
 
 
 class AccessRule(Struct, frozen=True, order=True):
@@ -96,7 +100,7 @@ class AccessRule(Struct, frozen=True, order=True):
 RulesByPattern = Mapping[Pattern, frozenset[AccessRule]]
 
 
-class Authorizer(Struct, frozen=True):
+class Authorizer(Struct, frozen=True, dict=True):
     """Decides what is allowed.
 
     `allow_unlisted`: whether everyone may do everything to a resource for which there is no rule at all
@@ -113,7 +117,8 @@ class Authorizer(Struct, frozen=True):
         """Whether the principal may do this to the resource."""
         if principal in self.super_users:
             return True
-        found = [rule for pattern in patterns_for(resource_type, name) for rule in self.rules.get(pattern, ())]
+        patterns = patterns_for(resource_type, name, self._prefix_lengths)
+        found = [rule for pattern in patterns for rule in self.rules.get(pattern, ())]
         if not found:
             return self.allow_unlisted
         about = [rule for rule in found if rule.is_about(principal, host)]
@@ -138,6 +143,11 @@ class Authorizer(Struct, frozen=True):
             return True
         allowed = self._patterns(principal, host, Permission.ALLOW, wanted, resource_type)
         return any(not _is_dominated(pattern, denied) for pattern in allowed)
+
+    @cached_property
+    def _prefix_lengths(self) -> frozenset[int]:
+        """The lengths of prefixes in the rules. Only these are looked up, however long the name of a caller is."""
+        return frozenset(len(pattern.name) for pattern in self.rules if pattern.type is PatternType.PREFIXED)
 
     def _patterns(
         self,

@@ -45,6 +45,11 @@ class Subject(Struct, frozen=True):
     uri: str = ""
     serves: bool = True
 
+    @property
+    def distinguished_name(self) -> str:
+        """The name of its certificate, as rights name it."""
+        return f"CN={self.common_name},O={_ORGANISATION}"
+
 
 def node(role: str, identifier: int, hosts: Sequence[str] = DEFAULT_HOSTS) -> Subject:
     """The subject of a controller or a broker: `klamm://controller/1001`, `klamm://broker/1`."""

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import structlog
-from msgspec.structs import replace
 
 from cluster.model.errors import ConfigError
-from cluster.tls.contexts import server_context
 from cluster.tls.material import Material, load_material
 from cluster.tls.settings import TlsSettings
 
@@ -75,20 +73,24 @@ class LiveMaterial:
         return True
 
 
-class ServerContexts:
-    """Makes the contexts of a port of Python's own sockets, which follow the material."""
+class LiveContexts:
+    """Makes the contexts of Python's own sockets, which follow the material: an authority that is no longer in it is no
+    longer trusted, as it would be by a context that only got further ones.
+    """
 
-    def __init__(self, tls: "ListenerTls") -> None:
-        auth = "required" if tls.requires_certificates else "none"
-        self._material, self._settings = tls.material, replace(tls.material.settings, client_auth=auth)
-        self._made: tuple[int, ssl.SSLContext] | None = None
+    def __init__(self, material: LiveMaterial, make: Callable[[Material], ssl.SSLContext]) -> None:
+        """Make the first. Raises what `make` raises, which makes a context of the material in force."""
+        self._material, self._make = material, make
+        self._generation, self._made = material.generation, make(material.current)
 
     def current(self) -> ssl.SSLContext:
-        """The context of the next connection."""
+        """The context of the next connection: the same object until the material was replaced."""
+        # The number first: if the files are replaced in between, the context is made once more.
         generation = self._material.generation
-        if self._made is None or self._made[0] != generation:
-            self._made = generation, server_context(self._settings, self._material.current)
-        return self._made[1]
+        if generation != self._generation:
+            self._made = self._make(self._material.current)
+            self._generation = generation
+        return self._made
 
 
 class ListenerTls(NamedTuple):
@@ -99,6 +101,8 @@ class ListenerTls(NamedTuple):
     material: LiveMaterial
     requires_certificates: bool
     max_age_ms: int
+    on_handshake: Callable[[], None] = lambda: None
+    """Called on any thread when a handshake of a gRPC port begins; gRPC does not say how it ends."""
 
 
 async def keep_fresh(materials: Callable[[], Iterable[LiveMaterial]], *, poll_s: float = POLL_S) -> None:

@@ -3,9 +3,7 @@
 Everything that cannot be used is named by its setting; no message quotes a key or a password.
 """
 
-import os
 import re
-import stat
 from typing import Final, NamedTuple
 
 from cryptography import x509
@@ -14,11 +12,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
 from cluster.model.errors import ConfigError
+from cluster.tls.guarded_files import read_guarded
 from cluster.tls.secret import HIDDEN, Secret
 from cluster.tls.settings import HOW_TO_CONVERT, TlsSettings
 
-_STORE_BYTES_MAX: Final = 4 << 20
-_OTHERS: Final = stat.S_IRWXO | stat.S_IWGRP
 _JKS: Final = b"\xfe\xed\xfe\xed"
 _DER: Final = b"\x30"
 _KEY: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----.*?-----END \1PRIVATE KEY-----", re.DOTALL)
@@ -40,7 +37,7 @@ def read_keystore(settings: TlsSettings) -> KeyStore:
         content = f"{settings.keystore_key.reveal()}\n{settings.keystore_certificate_chain}\n".encode()
     else:
         name, where = settings.key("keystore_location"), settings.keystore_location
-        content = _read(name, where, is_secret=True)
+        content = read_guarded(name, where, "a private key")
     if settings.keystore_type.upper() == "PKCS12":
         return _keystore_of_pkcs12(settings, content, f"{name}: {where}")
     return _keystore_of_pem(settings, content, f"{name}: {where}")
@@ -53,7 +50,7 @@ def read_truststore(settings: TlsSettings) -> tuple[x509.Certificate, ...]:
         content = (settings.truststore_certificates or "").encode()
     else:
         name, where = settings.key("truststore_location"), settings.truststore_location
-        content = _read(name, where, is_secret=False)
+        content = read_guarded(name, where)
     about = f"{name}: {where}"
     if settings.truststore_type.upper() != "PKCS12":
         return _certificates(content, about, settings.key("truststore_type"))
@@ -65,26 +62,6 @@ def read_truststore(settings: TlsSettings) -> tuple[x509.Certificate, ...]:
     if not found:
         raise _wrong(f"{about}: holds no certificate")
     return tuple(one.certificate for one in found)
-
-
-def _read(name: str, path: str, *, is_secret: bool) -> bytes:
-    """The content of a file. One with a secret must not be open to others. Raises ConfigError."""
-    try:
-        with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if stat.S_ISREG(mode) and is_secret and mode & _OTHERS:
-                raise _wrong(
-                    f"{name}: {path}: has a private key, and others may read or change it (mode {mode & 0o777:03o}): "
-                    f"chmod 600 {path}"
-                )
-            content = file.read(_STORE_BYTES_MAX + 1)
-    except OSError as error:
-        raise _wrong(f"{name}: {path}: {error.strerror or error}") from error
-    except ValueError as error:  # A path with a NUL.
-        raise _wrong(f"{name}: {path!r}: {error}") from error
-    if len(content) > _STORE_BYTES_MAX:
-        raise _wrong(f"{name}: {path}: has more than {_STORE_BYTES_MAX >> 20} MiB")
-    return content
 
 
 def _keystore_of_pem(settings: TlsSettings, content: bytes, about: str) -> KeyStore:

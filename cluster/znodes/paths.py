@@ -22,6 +22,7 @@ CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_TOPICS: Final = "/config/topics"
 CONFIG_BROKERS: Final = "/config/brokers"
 CONFIG_CLIENTS: Final = "/config/clients"
+CONFIG_USERS: Final = "/config/users"
 CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
@@ -48,7 +49,7 @@ PERSISTENT_PATHS: Final = (
     LOG_DIR_EVENT_NOTIFICATION,
     CONFIG_TOPICS,
     CONFIG_CLIENTS,
-    "/config/users",
+    CONFIG_USERS,
     CONFIG_BROKERS,
     "/config/ips",
 )

@@ -177,19 +177,19 @@ class KazooZooKeeper:
         # An exists request arms the watch whether the znode exists or not; both requests are sent together.
         requests = [Exists(self._chroot.absolute(path), watch=True), read] if watch else [read]
         await self._exchange(requests)
-        znode: Znode | None = _present(read, path)
+        znode: Znode | None = answer_of(read, path)
         return znode
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         request = Exists(self._chroot.absolute(path), watch)
         await self._exchange([request])
-        stat: Stat | None = _present(request, path)
+        stat: Stat | None = answer_of(request, path)
         return stat
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...] | None:
         request = GetChildren(self._chroot.absolute(path), watch)
         await self._exchange([request])
-        names: tuple[str, ...] | None = _present(request, path)
+        names: tuple[str, ...] | None = answer_of(request, path)
         return names
 
     async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Znode | None]:
@@ -203,7 +203,7 @@ class KazooZooKeeper:
             leaving = [SetWatches(_NO_HISTORY, exists=chunk) for chunk in chunks_by_size(absent)]
             await self._exchange(leaving)
             for request in (*arming, *leaving):
-                _present(request)
+                answer_of(request)
         return znodes
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
@@ -233,12 +233,12 @@ class KazooZooKeeper:
             ]
             await self._exchange([*arming, *reads])
             if not any(isinstance(read.outcome, ErrorAnswer) and read.outcome.code == UNIMPLEMENTED for read in reads):
-                results = (result for read in reads for result in _present(read))
+                results = (result for read in reads for result in answer_of(read))
                 return [_readable(result, path) for path, result in zip(paths, results, strict=True)]
             self._server_knows_multi_read = False
         singles = [single(path) for path in absolute]
         await self._exchange([*arming, *singles])
-        return [_present(request, path) for path, request in zip(paths, singles, strict=True)]
+        return [answer_of(request, path) for path, request in zip(paths, singles, strict=True)]
 
     async def _exchange(self, requests: Sequence[Request], *, is_write: bool = False) -> None:
         """Send all requests, wait for all responses, store the outcomes in the requests.
@@ -273,13 +273,13 @@ class KazooZooKeeper:
         # A client that may use a chroot may still not be permitted to create it, so check first.
         known = Exists(self._chroot.path, watch=False)
         await self._exchange([known])
-        if _present(known, self._chroot.path) is not None:
+        if answer_of(known, self._chroot.path) is not None:
             return
         requests = [Multi([Create(path)], chroot="", sets_acl=self._sets_acl) for path in lineage]
         # Whether a lost request was applied does not matter: an existing znode is as good.
         await self._exchange(requests)
         for path, request in zip(lineage, requests, strict=True):
-            error = _present(request)[0].error
+            error = answer_of(request)[0].error
             if error not in (ZkError.OK, ZkError.NODE_EXISTS):
                 raise refusal(f"the chroot {path} cannot be created", error)
 
@@ -375,7 +375,7 @@ def _mark_expired(requests: Sequence[Request]) -> None:
         request.outcome = SessionExpiredError("the ZooKeeper session is over")
 
 
-def _present(request: Request, path: str = "") -> Any:
+def answer_of(request: Request, path: str = "") -> Any:
     """Return the response, None if the znode does not exist. Raises for every other outcome."""
     outcome = request.outcome
     if isinstance(outcome, ErrorAnswer) and outcome.code == NO_NODE:

@@ -11,10 +11,12 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
-from cluster.zookeeper.acl import Access, access_of
+from cluster.zookeeper.acl import ACCESS_LISTS, Access, AccessList, AclEntry, access_of
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, Stat, ZkError, Znode
 
 CREATE: Final = 1
+GET_ACL: Final = 6
+SET_ACL: Final = 7
 EXISTS: Final = 3
 GET_DATA: Final = 4
 SET_DATA: Final = 5
@@ -38,6 +40,7 @@ _DATA_RESULT: Final = struct.Struct("!iBii")
 # czxid, mzxid, ctime, mtime, version, (cversion, aversion), ephemeral owner, (length), children, (pzxid)
 _STAT: Final = struct.Struct("!qqqqi8xq4xi8x")
 _STAT_SIZE: Final = _STAT.size
+_ACL_VERSION_IN_STAT: Final = 40
 _END_OF_RESULTS: Final = _RESULT_HEADER.pack(-1, True, -1)
 _EPHEMERAL: Final = 1
 _SEQUENTIAL: Final = 2
@@ -48,15 +51,11 @@ _HEADERS: Final = {
 }
 
 
-_READ: Final = 1
-_ALL: Final = 31
-
-
-def _acl(*entries: tuple[int, str, str]) -> bytes:
-    """Encode an ACL of (permissions, scheme, id) entries."""
+def _acl(*entries: AclEntry) -> bytes:
+    """Encode an access list."""
     parts = [_INT.pack(len(entries))]
-    for permissions, scheme, identity in entries:
-        parts += (_INT.pack(permissions), _string(scheme), _string(identity))
+    for entry in entries:
+        parts += (_INT.pack(entry.permissions), _string(entry.scheme), _string(entry.identity))
     return b"".join(parts)
 
 
@@ -65,14 +64,7 @@ def _string(text: str) -> bytes:
     return _INT.pack(len(encoded)) + encoded
 
 
-_WORLD: Final = ("world", "anyone")
-# The server replaces it with the identities of the session.
-_CREATOR: Final = ("auth", "")
-_ACLS: Final = {
-    Access.OPEN: _acl((_ALL, *_WORLD)),
-    Access.CREATOR_AND_READERS: _acl((_ALL, *_CREATOR), (_READ, *_WORLD)),
-    Access.CREATOR: _acl((_ALL, *_CREATOR)),
-}
+_ACLS: Final = {access: _acl(*entries) for access, entries in ACCESS_LISTS.items()}
 
 
 class ErrorAnswer(Struct, frozen=True):
@@ -135,6 +127,38 @@ class GetData(Request):
         (length,) = _INT.unpack_from(buffer, offset)
         end = offset + 4 + max(length, 0)
         return Znode(buffer[offset + 4 : end], _stat(buffer, end))
+
+
+class GetAcl(Request):
+    """Reads the access list of a znode. Answer: AccessList, or ErrorAnswer."""
+
+    type = GET_ACL
+
+    def __init__(self, path: str) -> None:
+        super().__init__(_string(path))
+
+    def deserialize(self, buffer: bytes, offset: int) -> AccessList:
+        (count,) = _INT.unpack_from(buffer, offset)
+        offset += 4
+        entries: list[AclEntry] = []
+        for _ in range(count):
+            (permissions,) = _INT.unpack_from(buffer, offset)
+            scheme, offset = _text(buffer, offset + 4)
+            identity, offset = _text(buffer, offset)
+            entries.append(AclEntry(permissions, scheme, identity))
+        return AccessList(tuple(entries), _INT.unpack_from(buffer, offset + _ACL_VERSION_IN_STAT)[0])
+
+
+class SetAcl(Request):
+    """Replaces the access list of a znode, if it has this version. Answer: Stat, or ErrorAnswer."""
+
+    type = SET_ACL
+
+    def __init__(self, path: str, access: Access, version: int) -> None:
+        super().__init__(_string(path) + _ACLS[access] + _INT.pack(version))
+
+    def deserialize(self, buffer: bytes, offset: int) -> Stat:
+        return _stat(buffer, offset)
 
 
 class GetChildren(Request):

@@ -62,13 +62,13 @@ class Completion:
 def _digest_of(credentials: Credentials | None) -> list[tuple[str, str]]:
     if credentials is None or credentials.scheme is not Scheme.DIGEST:
         return []
-    return [("digest", f"{credentials.username}:{credentials.password}")]
+    return [("digest", f"{credentials.username}:{credentials.password.reveal()}")]
 
 
 def _sasl_options(credentials: Credentials | None) -> dict[str, str] | None:
     if credentials is None or credentials.scheme is not Scheme.SASL:
         return None
-    return {"mechanism": "DIGEST-MD5", "username": credentials.username, "password": credentials.password}
+    return {"mechanism": "DIGEST-MD5", "username": credentials.username, "password": credentials.password.reveal()}
 
 
 class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.

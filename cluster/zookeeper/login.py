@@ -1,16 +1,14 @@
 """Reads ZooKeeper credentials from a JAAS file, in the format used with Kafka.
 
-Source: Kafka's documentation of ZooKeeper authentication; the grammar of javax.security.auth.login.Configuration.
+Source: Kafka's documentation of ZooKeeper authentication.
 """
 
-import re
 from enum import Enum
-from typing import Final
 
 from msgspec import Struct
 
-# Comments, quoted strings (kept with their quotes, to distinguish them from symbols), symbols, identifiers.
-_TOKEN: Final = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*"|[{};=]|[^\s{};="]+)', re.DOTALL)
+from cluster.sasl.jaas import tokens_of, unquoted
+from cluster.tls.secret import Secret
 
 
 class Scheme(Enum):
@@ -27,11 +25,7 @@ class Credentials(Struct, frozen=True):
 
     scheme: Scheme
     username: str
-    password: str
-
-    def __repr__(self) -> str:
-        """Leave out the password, to keep it out of logs."""
-        return f"Credentials({self.scheme.value}, {self.username!r})"
+    password: Secret
 
 
 def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
@@ -43,21 +37,17 @@ def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
     for option in ("username", "password"):
         if not options.get(option):
             raise ValueError(f"section {section} has no {option}")
-    return Credentials(scheme, options["username"], options["password"])
+    return Credentials(scheme, options["username"], Secret(options["password"]))
 
 
 def _sections(text: str) -> dict[str, dict[str, str]]:
     """Parse the options by section; if several login modules of a section have an option, the first one counts."""
-    tokens = ["", *filter(None, _TOKEN.findall(text)), ""]
+    tokens = ["", *tokens_of(text), ""]
     sections: dict[str, dict[str, str]] = {}
     options: dict[str, str] = {}
     for position, token in enumerate(tokens):
-        if token == "{":
+        if token == "{":  # noqa: S105 - the name of a kind.
             options = sections.setdefault(tokens[position - 1], {})
-        elif token == "=":
-            options.setdefault(tokens[position - 1], _unquoted(tokens[position + 1]))
+        elif token == "=":  # noqa: S105 - the name of a kind.
+            options.setdefault(tokens[position - 1], unquoted(tokens[position + 1]))
     return sections
-
-
-def _unquoted(token: str) -> str:
-    return re.sub(r"\\(.)", r"\1", token[1:-1]) if token.startswith('"') else token

@@ -29,6 +29,7 @@ from cluster.process.local_cluster import (
     Member,
     read_cluster_state,
 )
+from cluster.security.acls import ACL_AUTHORIZER
 from cluster.tls.authority import DEFAULT_HOSTS, Subject, client, node, write_certificates, zookeeper
 from cluster.tls.settings import AUTHORITY
 from deploy.local.kafka_broker import KafkaBroker, prepare
@@ -147,7 +148,7 @@ class ClusterFolder:
         return self._certificates / f"{member.name}.pem"
 
     def _security(self, member: Member) -> dict[str, Any]:
-        """The settings of a node of a secured cluster: TLS at every port, and a certificate of its own."""
+        """The settings of a node of a secured cluster: TLS at every port, a certificate of its own, and rights."""
         keystore, truststore = str(self._keystore(member)), str(self._authority)
         return {
             "inter.broker.listener.name": _SECURED_LISTENER,
@@ -161,6 +162,9 @@ class ClusterFolder:
             "zookeeper.ssl.keystore.location": keystore,
             "zookeeper.ssl.truststore.location": truststore,
             "zookeeper.set.acl": True,
+            "authorizer.class.name": ACL_AUTHORIZER,
+            # The certificate that commands show; certificates of nodes need no rule for what nodes send.
+            "super.users": f"User:{client(CLIENT).distinguished_name}",
         }
 
     def make_kafka_ready(self, member: Member, state: LocalClusterState) -> list[str]:

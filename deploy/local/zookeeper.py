@@ -129,7 +129,7 @@ def run_foreground(port: int | None, data: Path, settings: ServerSettings, say: 
     command = prepare(port, data, settings, say)
     sys.stdout.write(f"127.0.0.1:{command.port}\n")
     sys.stdout.flush()
-    os.execv(command.arguments[0], command.arguments)
+    os.execv(command.arguments[0], command.arguments)  # noqa: S606 - the program itself, with its arguments.
 
 
 def is_serving(host: str, port: int, *, timeout_s: float = 2, tls: ssl.SSLContext | None = None) -> bool:

@@ -6,7 +6,7 @@ leadership per partition, tells it to whom the test says, and answers AlterParti
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import wraps
+from functools import partial, wraps
 from random import Random
 from typing import Any, ParamSpec
 
@@ -20,6 +20,7 @@ from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.segments import LogDependencies
 from broker_agent.node import AgentNode
 from broker_agent.registration.identity import create_persistent_paths
+from broker_agent.registration.in_sync_partitions import read_in_sync_partitions
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.requests.topic_configs import TopicConfigs, default_log_config
 from cluster.aio.tasks import TaskSet
@@ -156,7 +157,12 @@ class AgentProcess:
             paths or self.world.log_dirs,
             MetaProperties(self.id, CLUSTER_ID),
             lambda directory, _: failed.put_nowait(directory),
-            options=LoadOptions(default_config=configs.defaults, boot_id=f"boot-{self.boots}", min_free_bytes=least),
+            options=LoadOptions(
+                default_config=configs.defaults,
+                boot_id=f"boot-{self.boots}",
+                min_free_bytes=least,
+                read_in_sync=partial(read_in_sync_partitions, self.zookeeper, self.id),
+            ),
         )
         self.log_level = LogLevel(settings.log_level)
         dependencies = AgentDependencies(

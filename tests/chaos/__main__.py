@@ -37,6 +37,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--faults", default="", help="comma-separated; default: all; * matches")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "chaos", help="the table, and failed rounds")
     parser.add_argument("--again", action="store_true", help="also rounds that the table has already")
+    parser.add_argument(
+        "--secure",
+        choices=("some", "all", "none"),
+        default="some",
+        help="rounds on clusters under TLS, ZooKeeper too; some: two of three, the default",
+    )
     parser.add_argument("--spark", action="store_true", help="the Spark audit at the end of each cluster, too")
     parser.add_argument("--keep", action="store_true", help="keep the folders of clusters whose rounds were good, too")
     parser.add_argument("--list", action="store_true", help="list the faults, and what this machine lacks")
@@ -59,6 +65,16 @@ def plan(faults: Sequence[Fault], seed: int, rounds: int) -> list[tuple[Fault, i
     return [(faults[number % len(faults)], seed + number // len(faults)) for number in range(rounds)]
 
 
+def secured_and_not(
+    rounds: Sequence[tuple[Fault, int]], which: str
+) -> tuple[list[tuple[Fault, int]], list[tuple[Fault, int]]]:
+    """The rounds on clusters under TLS, and the others: of `some`, every third is without."""
+    without = {"all": set(), "none": {0, 1, 2}, "some": {2}}[which]
+    chosen = [number % 3 not in without for number in range(len(rounds))]
+    marked = list(zip(rounds, chosen, strict=True))
+    return [one for one, secured in marked if secured], [one for one, secured in marked if not secured]
+
+
 @contextlib.asynccontextmanager
 async def running(
     folder: Path, missing: Mapping[Capability, str], commit: str, shape: Shape = Shape()
@@ -67,11 +83,19 @@ async def running(
     shutil.rmtree(folder, ignore_errors=True)
     network = None if Capability.NETWORK in missing else Network((ZOOKEEPER, *CONTROLLERS, *shape.brokers))
     cluster = ChaosCluster(folder, missing, network, shape)
+    security = cluster.security.for_commands() if cluster.security else contextlib.nullcontext()
+    with security:
+        async with _supervised(folder, cluster, network) as monitor:
+            yield RoundRunner(cluster, monitor, commit)
+
+
+@contextlib.asynccontextmanager
+async def _supervised(folder: Path, cluster: ChaosCluster, network: Network | None) -> AsyncIterator[HealthMonitor]:
     monitor = HealthMonitor(folder, cluster.bootstrap)
     supervision = asyncio.create_task(cluster.supervise())
     try:
         await cluster.start_all()
-        yield RoundRunner(cluster, monitor, commit)
+        yield monitor
     finally:
         supervision.cancel()
         monitor.end()
@@ -90,11 +114,14 @@ class Run:
         self._ends_at = time.monotonic() + (math.inf if options.seconds is None else options.seconds)
 
     async def carry_out(self) -> None:
-        todo = self._todo()
+        parts = dict(zip((True, False), secured_and_not(self._todo(), self._options.secure), strict=True))
         for number in itertools.count(1):
+            is_secured = bool(parts[True])
+            todo = parts[is_secured]
             if not todo or time.monotonic() > self._ends_at:
                 return
-            await self._use_cluster(self._options.output / f"cluster-{int(time.time())}-{number}", todo)
+            folder = self._options.output / f"cluster-{int(time.time())}-{number}"
+            await self._use_cluster(folder, todo, Shape(is_secured=is_secured))
 
     def _todo(self) -> list[tuple[Fault, int]]:
         """Rounds that the table does not have; those for which something is missing are reported as skipped."""
@@ -111,14 +138,14 @@ class Run:
                 todo.append((fault, seed))
         return todo
 
-    async def _use_cluster(self, folder: Path, todo: list[tuple[Fault, int]]) -> None:
+    async def _use_cluster(self, folder: Path, todo: list[tuple[Fault, int]], shape: Shape) -> None:
         """Rounds on one new cluster: until one fails, or up to one that must have its own. At least one.
 
         Its folder is deleted if all that it did was good, unless it is to be kept.
         """
         rounds = 0
         is_good = True
-        async with running(folder, self._missing, self._commit) as runner:
+        async with running(folder, self._missing, self._commit, shape) as runner:
             while todo and is_good and time.monotonic() < self._ends_at:
                 fault, seed = todo[0]
                 if fault.has_own_cluster and rounds:

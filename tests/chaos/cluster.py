@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
+from cluster.tls.settings import TlsSettings
 from deploy.local.processes import choose_free_ports
 from deploy.local.zookeeper import ServerSettings, is_serving, prepare
 from tests.chaos import shim
 from tests.chaos.isolation import Capability
 from tests.chaos.network import Network
+from tests.chaos.security import ClusterSecurity
 
 CONTROLLERS: Final = ("controller-1001", "controller-1002", "controller-1003")
 BROKERS: Final = ("broker-1", "broker-2", "broker-3", "broker-4")
@@ -44,11 +46,15 @@ _RESTART_PAUSE_S: Final = 1.0
 
 
 class Shape(NamedTuple):
-    """The brokers of a cluster, the log directories of each, and settings in addition to those of all clusters."""
+    """The brokers of a cluster, the log directories of each, and settings in addition to those of all clusters.
+
+    `is_secured`: whether everything is under TLS, ZooKeeper too.
+    """
 
     brokers: tuple[str, ...] = BROKERS
     log_dirs: int = 1
     settings: Mapping[str, Any] = {}
+    is_secured: bool = False
 
 
 class Exit:
@@ -111,6 +117,8 @@ class ChaosCluster:
             name: Process(name, network.address(name) if network else "127.0.0.1", next(ports), next(ports))
             for name in names
         }
+        hosts = {name: process.host for name, process in self.processes.items()}
+        self.security = ClusterSecurity(folder / "certs", hosts) if shape.is_secured else None
         self.exits: list[Exit] = []
         self._restart_at: dict[str, float] = {}
         for sub in ("config", "logs", "data", "state-changes", "control"):
@@ -129,6 +137,11 @@ class ChaosCluster:
                 _run("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", disk.name, str(disk))
 
     # What and where.
+
+    @property
+    def client_tls(self) -> TlsSettings | None:
+        """How clients connect; None: without TLS."""
+        return None if self.security is None else self.security.client
 
     @property
     def bootstrap(self) -> list[str]:
@@ -166,7 +179,8 @@ class ChaosCluster:
         await self.start(ZOOKEEPER)
         server = self.processes[ZOOKEEPER]
         deadline = time.monotonic() + _START_S
-        while not await asyncio.to_thread(is_serving, server.host, server.port):
+        tls = None if self.security is None else self.security.server.probe()
+        while not await asyncio.to_thread(is_serving, server.host, server.port, tls=tls):
             assert time.monotonic() < deadline, f"ZooKeeper does not serve: {self.last_line(ZOOKEEPER)}"
             await asyncio.sleep(0.1)
         for name in (*CONTROLLERS, *self.brokers):
@@ -295,7 +309,9 @@ class ChaosCluster:
 
     def _command(self, process: Process) -> list[str]:
         if process.role == ZOOKEEPER:
-            return list(prepare(process.port, self.disk(ZOOKEEPER), ServerSettings(host=process.host)).arguments)
+            tls = None if self.security is None else self.security.server
+            settings = ServerSettings(host=process.host, tls=tls)
+            return list(prepare(process.port, self.disk(ZOOKEEPER), settings).arguments)
         configuration = self.folder / "config" / f"{process.name}.toml"
         configuration.write_text(self._configuration(process))
         return [sys.executable, "-P", "-m", "klamm", process.role, "--config", str(configuration)]
@@ -312,7 +328,9 @@ class ChaosCluster:
             ],
         }
         logs = str(self.folder / "state-changes" / process.name)
-        settings = {"klamm.state.change.log.dir": logs, **SETTINGS, **self._shape.settings, **process.settings}
+        security = {} if self.security is None else self.security.settings(process.name)
+        common = {"klamm.state.change.log.dir": logs, **SETTINGS, **security}
+        settings = {**common, **self._shape.settings, **process.settings}
         lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
         lines += ["[settings]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items())]
         return "\n".join(lines) + "\n"

@@ -89,10 +89,12 @@ class RoundRunner:
     async def run(self, fault: Fault, seed: int) -> Row:
         """One round. Raises nothing that a cluster or a fault may cause."""
         row = Row(seed=seed, fault=fault.name, verdict=Verdict.OK, commit=self._commit, began=_now())
+        if self.cluster.security is not None:
+            row.choices.append("under TLS")
         acks, begin = Acknowledgements(), time.monotonic()
         exits, traces = len(self.cluster.exits), self.tracebacks()
         try:
-            async with AdminClient(self.cluster.bootstrap, timeout_ms=15_000) as client:
+            async with AdminClient(self.cluster.bootstrap, timeout_ms=15_000, tls=self.cluster.client_tls) as client:
                 topic = topic_of(fault, seed)
                 on = Round(fault.name, seed, self.cluster, client, topic, acks, self.expected, row.choices)
                 await self._carry_out(fault, on, row)

@@ -69,9 +69,10 @@ class SparkAudits:
 
     def read_heads(self, cluster: ChaosCluster) -> None:
         """Keep where the logs of a running cluster end at least. If it does not answer, the ends are not checked."""
-        zookeeper = cluster.processes[ZOOKEEPER]
+        # The command speaks to ZooKeeper without TLS only.
+        zookeeper = [] if cluster.security else ["--zookeeper", cluster.processes[ZOOKEEPER].address]
         command = [sys.executable, "-P", "-m", "klamm", "audit", "heads", "--bootstrap", ",".join(cluster.bootstrap)]
-        ran = subprocess.run([*command, "--zookeeper", zookeeper.address], stdout=subprocess.PIPE, check=False)
+        ran = subprocess.run([*command, *zookeeper], stdout=subprocess.PIPE, check=False)
         if ran.returncode == 0:
             heads_of(cluster).write_bytes(ran.stdout)
 

@@ -25,6 +25,7 @@ from tests.brokers.compacted_logs import (
     surviving,
 )
 from tests.contract.log_worlds import TP, InMemoryWorld, Node, check_invariants
+from tests.examples import number_of_examples
 
 RETENTION = 1000
 CONFIG = LogConfig(
@@ -174,5 +175,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
         self.runner.close()
 
 
-CompactionAgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+CompactionAgainstModel.TestCase.settings = settings(
+    max_examples=number_of_examples(24, deep=60), stateful_step_count=40, deadline=None
+)
 TestCompaction = pytest.mark.rule("R10.21", "R10.25", "R10.26", "R10.32")(CompactionAgainstModel.TestCase)

@@ -16,6 +16,7 @@ from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import walk
 from cluster.model.broker import LeaderEpoch, Offset
 from tests.contract.log_worlds import TP, FileWorld, InMemoryWorld, Node, batch, check_invariants, extents, fetched
+from tests.examples import number_of_examples
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, file_delete_delay_ms=0)
 
@@ -218,7 +219,12 @@ class LogOnFilesAgainstModel(LogAgainstModel):
         shutil.rmtree(self.root)
 
 
-QUICK = settings(max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(
+    max_examples=number_of_examples(24, deep=60),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @pytest.mark.rule("R10.4", "R10.7", "R10.10", "R10.11", "R10.12", "R9.15", "R9.16", "R9.19", "P1", "P2", "P3")
@@ -233,4 +239,4 @@ class TestFiles(LogOnFilesAgainstModel.TestCase):
 
 @pytest.mark.deep
 class TestInMemoryLonger(LogAgainstModel.TestCase):
-    settings = settings(QUICK, max_examples=120, stateful_step_count=60)
+    settings = settings(QUICK, max_examples=number_of_examples(48, deep=120), stateful_step_count=60)

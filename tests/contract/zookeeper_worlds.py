@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 
+from cluster.tls.secret import Secret
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import Create, SessionEvent, SessionState, WatchEvent, WatchKind, ZooKeeper
@@ -210,7 +211,7 @@ class RealWorld:
             f"127.0.0.1:{port}{self.chroot if chroot is None else chroot}",
             session_timeout_ms=REAL_SESSION_TIMEOUT_MS,
             connection_timeout_ms=TIMEOUT_S * 1000,
-            credentials=None if user is None else Credentials(Scheme.DIGEST, user, "secret"),
+            credentials=None if user is None else Credentials(Scheme.DIGEST, user, Secret("secret")),
             sets_acl=sets_acl,
         )
         self._relays[client] = relay

@@ -66,8 +66,8 @@ def exposed_by(program: str) -> Exposed:
         for labels in metric.labels
         if program in metric.programs
         and metric.name not in _OF_RECOVERY
-        # Not without TLS.
-        and type_ != "Certificates"
+        # Not without TLS, and without an authorizer.
+        and type_ not in {"Certificates", "Handshakes", "Authorizer"}
         # Not without a move between log directories, and without a client that has a quota.
         and "is_future" not in labels
         and not (type_ in _OF_QUOTAS and "client_id" in labels)

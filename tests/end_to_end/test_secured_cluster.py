@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +83,42 @@ def test_doctor_and_health_ask_the_secured_ports(cluster: LocalCluster) -> None:
         eventually(lambda file=config: run_klamm("health", "--config", str(file)).returncode == 0, f"{name} is healthy")  # type: ignore[misc]
     found = as_json(cluster, "doctor", codes=(0, 3))["checks"]
     assert {check["level"] for check in found if check["check"] in ("zookeeper", "clock")} <= {"ok", "unknown"}
+
+
+def secrets_of(cluster: LocalCluster) -> set[bytes]:
+    """A line of each private key of the cluster."""
+    keys = (cluster.folder / CERTIFICATES).glob("*.pem")
+    found = {file.read_bytes().partition(b"PRIVATE KEY-----\n")[2].partition(b"\n")[0] for file in keys}
+    return found - {b""}
+
+
+def test_top_and_bundle_ask_the_secured_ports_and_show_no_key(cluster: LocalCluster, tmp_path: Path) -> None:
+    assert "event queue: " in klamm(cluster, "top", "--once").stdout
+    archive = tmp_path / "bundle.tar.gz"
+    klamm(cluster, "bundle", "--output", str(archive))
+    secrets = secrets_of(cluster)
+    assert len(secrets) >= len(cluster.state.members)
+    shown = {path: path.read_bytes() for path in (cluster.folder / "logs").iterdir()}
+    shown |= {path: path.read_bytes() for path in (cluster.folder / "state-changes").rglob("*") if path.is_file()}
+    for member in cluster.state.members:
+        assert member.process is not None
+        shown[Path(member.name)] = Path(f"/proc/{member.process.pid}/cmdline").read_bytes()
+    with tarfile.open(archive) as opened:
+        for part in opened:
+            content = opened.extractfile(part)
+            if content is not None:
+                shown[Path(part.name)] = content.read()
+    names = [str(path) for path in shown]
+    metrics = [name for name in names if "/metrics/" in name]
+    assert len(metrics) == len(cluster.state.nodes), names
+    for path, content in shown.items():
+        assert not [secret for secret in secrets if secret in content], path
+        assert "/metrics/" not in str(path) or b"klamm_tls_certificates_daysleft" in content
+
+
+def test_every_znode_of_a_secured_cluster_has_an_owner(cluster: LocalCluster) -> None:
+    (acls,) = [check for check in as_json(cluster, "doctor", codes=(0, 3))["checks"] if check["check"] == "znode ACLs"]
+    assert (acls["level"], "every znode has an owner" in acls["detail"]) == ("ok", True)
 
 
 @pytest.mark.deep

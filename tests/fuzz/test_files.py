@@ -175,12 +175,12 @@ def test_log_directories(damage: tuple[bool, dict[str, bytes | None]]) -> None:
             return
         log = node.logs.get(TP)
         if log is not None:
-            exercise(log)
+            await exercise(log)
             await node.logs.write_high_watermarks(DISK, {TP: log.high_watermark})
         await node.crash_and_restart()
         log = node.logs.get(TP)
         if log is not None:
-            exercise(log)
+            await exercise(log)
         await node.restart()
         await node.stop()
 

@@ -15,6 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
+from cluster.kafka_wire.messages import acls as wire_acls
 from cluster.kafka_wire.messages import configs as wire_configs
 from cluster.kafka_wire.messages import control as wire_control
 from cluster.kafka_wire.messages import data as wire_data
@@ -72,9 +73,9 @@ class Brokers:
         result = wire_configs.DescribeConfigsResult(resource_name=resource.resource_name, configs=configs)
         return wire_configs.DescribeConfigsResponse(results=(result,))
 
-    def _acls(self, _: Any) -> wire_configs.DescribeAclsResponse:
+    def _acls(self, _: Any) -> wire_acls.DescribeAclsResponse:
         code = ErrorCode.NONE if self.has_authorizer else ErrorCode.SECURITY_DISABLED
-        return wire_configs.DescribeAclsResponse(error_code=code)
+        return wire_acls.DescribeAclsResponse(error_code=code)
 
     def _update(self, request: Any) -> wire_control.UpdateMetadataResponse:
         if self.obeys:

@@ -19,6 +19,9 @@ WAITS_S, LONG_S = "5", "60"
 MOVES = '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}], "version": 1}'
 DEADLINE_S = 300
 ARGUMENTS = {
+    "acls add": ("--allow-principal", "User:a", "--topic", "orders"),
+    "acls list": (),
+    "acls remove": ("--topic", "orders", "--yes"),
     "brokers acknowledge-damage": ("1", "orders-0"),
     "brokers alter": ("1", "--config", "num.replica.fetchers=2"),
     "brokers balance-dirs": (),

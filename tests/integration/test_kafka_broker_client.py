@@ -1,6 +1,5 @@
 """Control requests to brokers of Apache Kafka over real sockets."""
 
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.config.settings import Settings
+from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
-from cluster.kafka_wire.messages.configs import DescribeAclsResponse
 from cluster.kafka_wire.messages.control import StopReplicaResponse as StopReplicaAnswer
 from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
 from cluster.model.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
@@ -23,7 +22,7 @@ from cluster.requests.control import (
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from deploy.local.processes import choose_free_ports
-from tests.kafka.peers import KafkaPeer, kafka_broker
+from tests.kafka.peers import KafkaPeer, kafka_broker, without_stores
 
 CONTROLLER = Broker(BrokerId(1001), (Endpoint("klamm", 9095),))
 UPDATE = UpdateMetadataRequest(ControllerId(1001), ControllerEpoch(7), BrokerEpoch(4))
@@ -42,7 +41,7 @@ def answering() -> KafkaPeer:
 
 @asynccontextmanager
 async def client_of(settings: Settings = SETTINGS) -> AsyncIterator[KafkaBrokerClient]:
-    client = KafkaBrokerClient(settings, "klamm-1001", CONTROLLER, ssl.create_default_context(), Authorizers())
+    client = KafkaBrokerClient(settings, "klamm-1001", CONTROLLER, without_stores(), Authorizers())
     try:
         yield client
     finally:

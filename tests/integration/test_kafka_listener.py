@@ -11,9 +11,10 @@ from cluster.kafka_wire.messages import brokers as wire_brokers
 from cluster.kafka_wire.messages import configs as wire_configs
 from cluster.kafka_wire.messages import partitions as wire_partitions
 from cluster.kafka_wire.messages import topics as wire_topics
+from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest, ControlledShutdownResponse
-from cluster.kafka_wire.messages.configs import DescribeAclsResponse, DescribeConfigsResponse, DescribeConfigsResult
+from cluster.kafka_wire.messages.configs import DescribeConfigsResponse, DescribeConfigsResult
 from cluster.kafka_wire.messages.connections import (
     ApiVersionsRequest,
     ApiVersionsResponse,

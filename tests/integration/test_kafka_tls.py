@@ -14,10 +14,10 @@ from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.kafka_tls import KafkaTls, kafka_tls
 from cluster.config.settings import Settings
 from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest as ShutdownRequest
 from cluster.kafka_wire.messages.brokers import ControlledShutdownResponse as ShutdownAnswer
-from cluster.kafka_wire.messages.configs import DescribeAclsResponse
 from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
 from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
 from cluster.model.broker import Broker, Endpoint
@@ -29,6 +29,7 @@ from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.wire_server import KafkaServer
 from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPDATE
+from tests.kafka.handshakes import shaking_hands
 from tests.kafka.peers import LIMITS, KafkaPeer, kafka_listener, places
 from tests.processes.certificates import PASSWORD, Certificates, make_certificates
 from tests.processes.scripted_servers import Scripted
@@ -63,7 +64,7 @@ async def test_brokers_see_the_certificate_of_the_controller_and_what_is_passed_
     peer = KafkaPeer({ApiKey.UPDATE_METADATA: lambda _: UpdateMetadataAnswer()})
     async with TaskSet() as tasks:
         server = KafkaServer(peer.open, LIMITS, tasks, places())
-        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
+        port = await server.start("127.0.0.1", 0, tls=shaking_hands(tls.listening["PLAINTEXT"]))
         endpoint = Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL")
         broker = replace(CONTROLLER, endpoints=(endpoint,))
         client = KafkaBrokerClient(SETTINGS, "klamm-1001", CONTROLLER, tls.to_brokers, Authorizers())
@@ -100,12 +101,12 @@ async def test_the_certificate_of_the_controller_is_shown_for_clients_that_had_t
     peer = KafkaPeer({ApiKey.METADATA: lambda _: MetadataResponse(), ApiKey.DESCRIBE_ACLS: lambda _: acls})
     async with TaskSet() as tasks:
         server = KafkaServer(peer.open, LIMITS, tasks, places())
-        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
+        port = await server.start("127.0.0.1", 0, tls=shaking_hands(tls.listening["PLAINTEXT"]))
         broker = replace(CONTROLLER, endpoints=(Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL"),))
         listening = contexts(certificates, ssl_client_auth=client_auth)
         async with kafka_listener(Scripted(lambda _: None), [broker], listening) as servers:
             client = await KafkaConnection.open(
-                servers.endpoints[0], client_id="c", timeout_s=TIMEOUT_S, tls=tls.to_brokers
+                servers.endpoints[0], client_id="c", timeout_s=TIMEOUT_S, tls=tls.to_brokers.current()
             )
             call = client.call(MetadataRequest(topics=None), 7, MetadataResponse, timeout_s=TIMEOUT_S)
             if is_passed_on:
@@ -129,12 +130,12 @@ async def test_what_brokers_ask_is_taken_with_a_certificate_where_brokers_demand
     handler = Scripted(lambda _: ControlledShutdownResponse(ErrorCode.NONE, ()))
     async with TaskSet() as tasks:
         server = KafkaServer(KafkaPeer({}).open, LIMITS, tasks, places())
-        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
+        port = await server.start("127.0.0.1", 0, tls=shaking_hands(tls.listening["PLAINTEXT"]))
         broker = replace(CONTROLLER, endpoints=(Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL"),))
         listening = contexts(certificates, ssl_client_auth=of_klamm)
         async with kafka_listener(handler, [broker], listening) as servers:
             client = await KafkaConnection.open(
-                servers.endpoints[0], client_id="c", timeout_s=TIMEOUT_S, tls=tls.to_brokers
+                servers.endpoints[0], client_id="c", timeout_s=TIMEOUT_S, tls=tls.to_brokers.current()
             )
             for version in range(4):
                 asked = ShutdownRequest(broker_id=1, broker_epoch=7 if version > 1 else -1)
@@ -152,9 +153,11 @@ async def test_a_broker_without_a_trusted_certificate_is_not_sent_anything(certi
     peer = KafkaPeer({})
     async with TaskSet() as tasks:
         server = KafkaServer(peer.open, LIMITS, tasks, places())
-        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
+        port = await server.start("127.0.0.1", 0, tls=shaking_hands(tls.listening["PLAINTEXT"]))
         with pytest.raises(PeerUnreachableError, match="certificate"):
-            await KafkaConnection.open(Endpoint("127.0.0.1", port), client_id="c", timeout_s=10, tls=tls.to_brokers)
+            await KafkaConnection.open(
+                Endpoint("127.0.0.1", port), client_id="c", timeout_s=10, tls=tls.to_brokers.current()
+            )
         await server.stop(0)
     assert peer.asked == []
 

@@ -12,18 +12,26 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from broker_agent.adapters.grpc_server import serve_broker_agent
+from cluster.config.config import load_config
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Endpoint
-from cluster.model.errors import PeerUnreachableError
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.process.tls import ProcessTls
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.context import PeerCertificate
 from cluster.rpc.behaviours import PRINCIPAL_HEADER
 from cluster.rpc.client import RpcClient
 from cluster.rpc.methods import METHOD_OF_REQUEST, encode_request
+from cluster.rpc.process_servers import serve_listeners
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.rpc.transport_security import ChannelSecurity
+from cluster.security.identities import Identity, NodeName, NodeRole
+from cluster.security.mapping import parse_mapping_rules
+from cluster.security.principals import Principal
 from cluster.tls.live import ListenerTls, LiveMaterial
 from cluster.tls.material import load_material
 from cluster.tls.settings import TlsSettings
@@ -150,6 +158,39 @@ async def test_a_client_under_tls_says_that_a_port_does_not_speak_it(made: Autho
             await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
 
 
+@pytest.mark.parametrize("keystore", ["client", "stranger"])
+async def test_a_controller_of_kafka_brokers_has_tls_at_its_grpc_ports(made: Authorities, keystore: str) -> None:
+    """Handshakes are counted there, whoever begins them: the library says no more."""
+    settings = {
+        "klamm.broker.protocol": "kafka",
+        "klamm.kafka.listeners": "PLAINTEXT://127.0.0.1:19092",
+        "listener.security.protocol.map": "GRPC:SSL,GRPC_CONTROL:SSL,PLAINTEXT:PLAINTEXT",
+        "ssl.keystore.location": str(made.node),
+        "ssl.truststore.location": str(made.ours.authority),
+        "ssl.client.auth": "required",
+    }
+    where = {"zookeeper": "z:1", "listen": "127.0.0.1:0", "data": str(made.ours.folder)}
+    config, metrics = load_config(None, {"id": 1001, **where, "settings": settings}), Metrics()
+    handler, tls = Scripted(lambda _: DESCRIPTION), ProcessTls(config, metrics)
+
+    async def serve(listener: Listener) -> RpcServer:
+        return await serve_controller(listener, handler, metrics)
+
+    servers = await serve_listeners(config, serve, tls)
+    async with calling(security(made, getattr(made, keystore))) as client:
+        for end in servers.endpoints:
+            call = client.call(end.address, DescribeClusterRequest(), TIMEOUT_MS)
+            if keystore == "client":
+                await call
+            else:
+                with pytest.raises(PeerUnreachableError):
+                    await call
+    await servers.stop(0)
+    assert {end.security_protocol for end in servers.endpoints} == {"SSL"}
+    for name in ("GRPC", "GRPC_CONTROL"):
+        assert metrics.meter("klamm.tls", "Handshakes", "Begun", listener=name).count > 0
+
+
 async def test_a_listener_may_take_clients_without_certificates(made: Authorities) -> None:
     tls = ListenerTls(made.live(made.node, made.ours.authority), requires_certificates=False, max_age_ms=YEAR_MS)
     handler = Scripted(lambda _: DESCRIPTION)
@@ -157,7 +198,23 @@ async def test_a_listener_may_take_clients_without_certificates(made: Authoritie
     async with calling(security(made, None)) as client:
         await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
         await server.stop(0)
-    assert (handler.asked[0][0].principal, handler.asked[0][0].certificate) == ("ANONYMOUS", None)
+    context = handler.asked[0][0]
+    assert (context.principal, context.certificate) == ("User:ANONYMOUS", None)
+    assert context.identity == Identity(host="127.0.0.1")
+
+
+async def test_health_is_answered_there_and_reflection_is_not(made: Authorities) -> None:
+    async with serving("agent, clients", made.live(made.node, made.ours.authority)) as (server, _):
+        credentials = security(made, made.client).credentials()
+        async with grpc.aio.secure_channel(server.address, credentials) as channel:
+            checked = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+            assert checked.status == health_pb2.HealthCheckResponse.SERVING
+            asked = reflection_pb2.ServerReflectionRequest(list_services="")
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await anext(
+                    aiter(reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([asked])))
+                )
+            assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_the_certificate_says_who_calls_and_the_header_does_not(made: Authorities) -> None:
@@ -171,6 +228,19 @@ async def test_the_certificate_says_who_calls_and_the_header_does_not(made: Auth
     context, _ = handler.asked[0]
     assert context.certificate == PeerCertificate("CN=alice", ("klamm://broker/7",))
     assert context.principal == "User:CN=alice"
+    assert context.identity == Identity(Principal("User", "CN=alice"), "127.0.0.1", NodeName(NodeRole.BROKER, 7))
+
+
+async def test_a_certificate_that_no_rule_is_for_is_refused_with_the_setting(made: Authorities) -> None:
+    tls = ListenerTls(made.live(made.node, made.ours.authority), requires_certificates=True, max_age_ms=YEAR_MS)
+    handler = Scripted(lambda _: DESCRIPTION)
+    mapping = parse_mapping_rules("RULE:CN=(bob)/$1/")
+    server = await serve_controller(Listener("127.0.0.1:0", tls=tls, mapping=mapping), handler, Metrics())
+    async with calling(security(made, made.client)) as client:
+        with pytest.raises(ApiError, match="none of ssl.principal.mapping.rules is for .*'CN=alice'") as refused:
+            await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
+        await server.stop(0)
+    assert (refused.value.code, handler.asked) == (ErrorCode.SASL_AUTHENTICATION_FAILED, [])
 
 
 async def test_the_registration_of_a_peer_decides_only_where_no_listener_says_so(made: Authorities) -> None:

@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from cluster.aio.tasks import TaskSet
 from cluster.model.broker import Endpoint
+from cluster.tls.settings import TlsSettings
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
 from controller.adapters.kafka.served_connection import ClientAddress, ServerLimits
 from controller.adapters.kafka.wire_server import KafkaServer
+from tests.kafka.handshakes import listening
 from tests.timeouts import TIMEOUT_S
 
 HOST = "127.0.0.1"
@@ -21,6 +23,7 @@ LIMITS = ServerLimits(
     idle_s=TIMEOUT_S,
     transfer_s=TIMEOUT_S,
     setup_s=TIMEOUT_S,
+    age_s=TIMEOUT_S,
 )
 
 
@@ -51,13 +54,13 @@ async def echo(frame: bytes) -> bytes:
 
 @asynccontextmanager
 async def serving(
-    handler: Scripted, *, tls: SSLContext | None = None, table: ConnectionTable | None = None, **limits: float
+    handler: Scripted, *, tls: TlsSettings | None = None, table: ConnectionTable | None = None, **limits: float
 ) -> AsyncIterator[tuple[KafkaServer, Endpoint]]:
     """`table`: the places of its connections, ten by default."""
     async with TaskSet() as tasks:
         own = ConnectionTable(ConnectionBounds(in_all=10, of_address=10, of_named={HOST: 10}))
         server = KafkaServer(handler.open, replace(LIMITS, **limits), tasks, table or own)
-        port = await server.start(HOST, 0, tls=tls)
+        port = await server.start(HOST, 0, tls=None if tls is None else listening(tls))
         try:
             yield server, Endpoint(HOST, port)
         finally:

@@ -15,8 +15,8 @@ from cluster.kafka_wire.codec import decode
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
-from cluster.kafka_wire.messages.configs import DescribeAclsResponse
 from cluster.kafka_wire.messages.connections import ApiVersion, ApiVersionsResponse
 from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import RequestMetrics
@@ -26,6 +26,8 @@ from cluster.model.listeners import ListenerNames
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.tls.live import LiveContexts, LiveMaterial
+from cluster.tls.settings import TlsSettings
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.config_apis import config_apis
@@ -46,6 +48,7 @@ LIMITS = ServerLimits(
     idle_s=60,
     transfer_s=10,
     setup_s=10,
+    age_s=3600,
 )
 Answer = Callable[[Any], Message]
 
@@ -53,6 +56,11 @@ Answer = Callable[[Any], Message]
 def places(in_all: int = 100) -> ConnectionTable:
     """Of a listener."""
     return ConnectionTable(ConnectionBounds(in_all, in_all))
+
+
+def without_stores() -> LiveContexts:
+    """TLS that trusts what this machine trusts, and shows no certificate."""
+    return LiveContexts(LiveMaterial(TlsSettings()), lambda _: ssl.create_default_context())
 
 
 class KafkaPeer:
@@ -131,7 +139,7 @@ async def kafka_listener(
     async def registered() -> Collection[Broker]:
         return brokers
 
-    nobody = ssl.create_default_context()
+    nobody = without_stores()
     live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls or KafkaTls(nobody, nobody, {}))
     local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], "/data")
     conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(CONTROLLER))}
@@ -152,7 +160,7 @@ async def kafka_listener(
     listener = KafkaListener("PLAINTEXT", "127.0.0.1", 0, protocol, Endpoint("127.0.0.1", 0))
     async with TaskSet() as tasks:
         servers = await serve_kafka(
-            [listener], admission.limits, tasks, services, tls={} if tls is None else tls.listening
+            [listener], admission.limits, tasks, services, metrics, tls={} if tls is None else tls.listening
         )
         try:
             yield servers

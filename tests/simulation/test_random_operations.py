@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -40,6 +40,7 @@ from simulator.write_checker import WriteChecker, Writer, partition_of_state_pat
 from simulator.zookeeper import ServerSession
 from tests.controllers.contexts import ids
 from tests.controllers.worlds import World, quiesce, run_virtually, until
+from tests.examples import examples
 
 BROKERS: Final = (1, 2, 3, 4)
 TOPICS: Final = ("a", "b")
@@ -263,7 +264,7 @@ class Drill:
 
 
 @pytest.mark.rule("INV-1", "INV-2", "INV-3", "INV-4", "INV-7", "INV-8", "INV-10", "TI-3")
-@settings(max_examples=120, deadline=None)
+@examples(48, deep=120)
 @given(versions, st.booleans(), st.sets(brokers), placements, st.lists(steps, min_size=1, max_size=20))
 def test_no_decision_ever_does_what_no_decision_may_do(
     version: str,

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.model.broker import BrokerId
@@ -19,6 +19,7 @@ from simulator.recount import recount
 from tests.controllers.contexts import ids
 from tests.controllers.reassignments import Cluster, cluster
 from tests.controllers.worlds import quiesce, run_virtually, until
+from tests.examples import examples
 
 BROKERS = (1, 2, 3, 4, 5)
 PARTITIONS = ((1, 2), (2, 3, 4))
@@ -175,7 +176,7 @@ class Drill:
                 assert lists.target == target
 
 
-@settings(max_examples=60, deadline=None)
+@examples(24, deep=60)
 @given(st.lists(steps, min_size=1, max_size=10))
 def test_whatever_happens_data_stays_until_its_successors_have_it(
     story: Sequence[tuple[str, int | None, object]],

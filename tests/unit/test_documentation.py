@@ -21,6 +21,7 @@ MADE_BY_TOOLS = ("build/", "mutants/")
         ("make_audit_faults", "docs/audit-faults.md"),
         ("make_metrics_table", "docs/metrics.md"),
         ("make_deviations_table", "docs/recorded-deviations.md"),
+        ("make_security_requests", "docs/security-requests.md"),
     ],
 )
 def test_tables_in_documents_are_the_codes_own(tool: str, document: str) -> None:

@@ -1,8 +1,8 @@
 """Made by cluster/kafka_wire/make_messages.py; do not edit.
 
 Messages and their versions: AlterUserScramCredentialsRequest 0, AlterUserScramCredentialsResponse 0,
-DescribeAclsRequest 0-3, DescribeAclsResponse 0-3, DescribeConfigsRequest 0-4, DescribeConfigsResponse 0-4,
-IncrementalAlterConfigsRequest 0-1, IncrementalAlterConfigsResponse 0-1.
+DescribeConfigsRequest 0-4, DescribeConfigsResponse 0-4, IncrementalAlterConfigsRequest 0-1,
+IncrementalAlterConfigsResponse 0-1.
 """
 
 from typing import ClassVar
@@ -47,45 +47,6 @@ class AlterUserScramCredentialsResponse(Message, frozen=True, kw_only=True):
 
     throttle_time_ms: int = 0
     results: tuple[AlterUserScramCredentialsResult, ...] = ()
-
-
-class DescribeAclsRequest(Message, frozen=True, kw_only=True):
-    SCHEMA: ClassVar[str] = "DescribeAclsRequest"
-
-    resource_type_filter: int = 0
-    resource_name_filter: str | None = ""
-    pattern_type_filter: int = 3  # 1+
-    principal_filter: str | None = ""
-    host_filter: str | None = ""
-    operation: int = 0
-    permission_type: int = 0
-
-
-class AclDescription(Message, frozen=True, kw_only=True):
-    SCHEMA: ClassVar[str] = "DescribeAclsResponse"
-
-    principal: str = ""
-    host: str = ""
-    operation: int = 0
-    permission_type: int = 0
-
-
-class DescribeAclsResource(Message, frozen=True, kw_only=True):
-    SCHEMA: ClassVar[str] = "DescribeAclsResponse"
-
-    resource_type: int = 0
-    resource_name: str = ""
-    pattern_type: int = 3  # 1+
-    acls: tuple[AclDescription, ...] = ()
-
-
-class DescribeAclsResponse(Message, frozen=True, kw_only=True):
-    SCHEMA: ClassVar[str] = "DescribeAclsResponse"
-
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
-    resources: tuple[DescribeAclsResource, ...] = ()
 
 
 class DescribeConfigsResource(Message, frozen=True, kw_only=True):

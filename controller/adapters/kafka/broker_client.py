@@ -12,6 +12,7 @@ from cluster.model.broker import Broker, BrokerId, Endpoint, TopicId
 from cluster.model.errors import ApiError, ErrorCode, PeerRefusesError, PeerUnreachableError
 from cluster.requests import control
 from cluster.requests.recovery import DescribeReplicasResponse
+from cluster.tls.live import LiveContexts
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.control_messages import ControlMessages, answer_type, response_of
 from controller.adapters.kafka.topic_ids import cached_topic_ids, check_topic_ids
@@ -34,7 +35,7 @@ class KafkaBrokerClient:
     """
 
     def __init__(
-        self, settings: Settings, client_id: str, controller: Broker, tls: ssl.SSLContext, authorizers: Authorizers
+        self, settings: Settings, client_id: str, controller: Broker, tls: LiveContexts, authorizers: Authorizers
     ) -> None:
         self._client_id = client_id
         self._protocol = settings.inter_broker_protocol_version
@@ -96,8 +97,12 @@ class KafkaBrokerClient:
 
     async def _connection(self, broker: Broker) -> KafkaConnection:
         known = self._connections.get(broker.id)
+        context = self._tls.current()
         if known is not None and known.is_open:
-            return known
+            if known.tls in (None, context):
+                return known
+            # Nothing is under way on it: requests of a broker are sent one after the other.
+            known.close()
         opened = await self._open(broker)
         try:
             versions = await self._checked_versions(opened)
@@ -147,7 +152,7 @@ class KafkaBrokerClient:
             case "PLAINTEXT":
                 return None
             case "SSL":
-                return self._tls
+                return self._tls.current()
             case other:
                 why = f"it takes {other} only, and klamm cannot authenticate itself to Kafka's brokers yet"
         raise PeerUnreachableError(endpoint.address, why)

@@ -57,7 +57,7 @@ class LiveBrokers:
     ) -> KafkaConnection:
         """A connection to this listener of a broker. Raises PeerUnreachableError."""
         context = self._tls.to_brokers if shows_certificate else self._tls.passing_on
-        tls = context if endpoint.security_protocol == "SSL" else None
+        tls = context.current() if endpoint.security_protocol == "SSL" else None
         return await KafkaConnection.open(endpoint, client_id=self._client_id, timeout_s=timeout_s, tls=tls)
 
     def _is_usable(self, endpoint: Endpoint) -> bool:

@@ -5,6 +5,8 @@ While one is worked on, no more is read. Source: Kafka SocketServer, which mutes
 
 import asyncio
 from collections.abc import Coroutine
+from math import inf
+from random import uniform
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
@@ -21,11 +23,16 @@ ORDINARY_ENDS: Final = (ClusterError, OSError, asyncio.IncompleteReadError)
 """How connections end: bytes that are no request, a client that is gone or too slow, a failed handshake."""
 
 
+_AGES: Final = (0.9, 1.1)
+"""Clients that connected together come back one after the other."""
+
+
 class ClientAddress(NamedTuple):
-    """The address of a client."""
+    """The address of a client. `certificate`: the one that TLS has verified, in DER form; None without."""
 
     host: str
     port: int
+    certificate: bytes | None = None
 
     def __str__(self) -> str:
         return joined_address(self.host, self.port)
@@ -59,6 +66,10 @@ class ServerLimits(Struct, frozen=True):
     """`klamm.request.transfer.timeout.ms`: for a request to arrive, and for its answer to be taken."""
     setup_s: float
     """`socket.connection.setup.timeout.ms`: for TLS to be set up."""
+    age_s: float
+    """`klamm.tls.connection.max.age.ms`: an idle connection with TLS is closed after this time. Its client makes
+    another, in whose handshake an expired certificate is refused.
+    """
 
 
 class ClientReader(asyncio.StreamReader):
@@ -87,10 +98,13 @@ class ServedConnection:
         memory: FrameMemory,
         table: ConnectionTable,
         place: ConnectionPlace,
+        *,
+        has_tls: bool,
     ) -> None:
         self.peer, self.has_begun = peer, False
         self._limits, self._memory = limits, memory
         self._table, self._place = table, place
+        self._ends_at = place.opened_s + limits.age_s * uniform(*_AGES) if has_tls else inf  # noqa: S311 - no secret is drawn.
 
     @property
     def is_working(self) -> bool:
@@ -109,8 +123,12 @@ class ServedConnection:
         self, reader: ClientReader, writer: asyncio.StreamWriter, handler: ConnectionHandler
     ) -> bool:
         """Whether there was a request."""
-        async with asyncio.timeout(self._limits.idle_s):
-            first = await reader.read(1)
+        now = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout_at(min(now + self._limits.idle_s, self._ends_at)):
+                first = await reader.read(1)
+        except TimeoutError:
+            return False
         if not first:
             return False
         if self._place.use is Use.IDLE:

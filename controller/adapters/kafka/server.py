@@ -13,10 +13,15 @@ from cluster.aio.tasks import TaskSet
 from cluster.config.connection_overrides import connection_overrides
 from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.settings import Settings
+from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.model.errors import ClusterError, StartupError
 from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.rpc.callers import CallerIdentifier
+from cluster.tls.live import LiveContexts
+from cluster.tls.names import authenticated_names
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
+from controller.adapters.kafka.handshakes import AT_ONCE, Handshakes
 from controller.adapters.kafka.served_connection import ClientAddress, ServerLimits
 from controller.adapters.kafka.session import KafkaServices, KafkaSession
 from controller.adapters.kafka.wire_server import KafkaServer
@@ -47,8 +52,9 @@ async def serve_kafka(
     limits: AdmissionLimits,
     tasks: TaskSet,
     services: KafkaServices,
+    metrics: Metrics,
     *,
-    tls: Mapping[str, ssl.SSLContext] = {},
+    tls: Mapping[str, LiveContexts] = {},
 ) -> KafkaServers:
     """Serve at each listener. Raises StartupError if an address cannot be bound, or an override names an unknown host.
 
@@ -58,15 +64,18 @@ async def serve_kafka(
     overrides = await _by_address(connection_overrides(settings.max_connections_per_ip_overrides))
     table = ConnectionTable(ConnectionBounds(limits.max_kafka_connections, settings.max_connections_per_ip, overrides))
     hosts = BrokerHosts(services.brokers.registered, table, tasks)
+    turns = asyncio.Semaphore(AT_ONCE)
     servers: list[KafkaServer] = []
     endpoints: list[Endpoint] = []
     try:
         for listener in listeners:
             own_tls = tls[listener.name] if listener.security_protocol == "SSL" else None
-            is_authenticated = own_tls is not None and own_tls.verify_mode is ssl.CERT_REQUIRED
-            opened = partial(_open, services, listener.name, is_authenticated)
+            is_authenticated = own_tls is not None and own_tls.current().verify_mode is ssl.CERT_REQUIRED
+            callers = CallerIdentifier(is_secured=own_tls is not None, mapping=settings.mapping_of(listener.name))
+            opened = partial(_open, services, listener.name, is_authenticated, callers)
             server = KafkaServer(opened, bounds, tasks, table, on_filling=hosts.look, on_freed=services.memory.freed)
-            endpoints.append(listener.endpoint(await server.start(listener.host, listener.port, tls=own_tls)))
+            handshakes = None if own_tls is None else Handshakes(listener.name, own_tls, turns, metrics)
+            endpoints.append(listener.endpoint(await server.start(listener.host, listener.port, tls=handshakes)))
             servers.append(server)
     except BaseException:
         for server in servers:
@@ -75,10 +84,15 @@ async def serve_kafka(
     return KafkaServers(servers, endpoints)
 
 
-def _open(services: KafkaServices, listener: str, is_authenticated: bool, peer: ClientAddress) -> KafkaSession:
+def _open(
+    services: KafkaServices, listener: str, is_authenticated: bool, callers: CallerIdentifier, peer: ClientAddress
+) -> KafkaSession:
+    """Open the session of a client. Raises ApiError for a certificate that is no identity."""
     # As gRPC names it in records and metrics.
-    family = "ipv6" if ":" in peer.host else "ipv4"
-    return KafkaSession(services, listener, f"{family}:{peer}", is_authenticated=is_authenticated)
+    name = f"{'ipv6' if ':' in peer.host else 'ipv4'}:{peer}"
+    shown = {} if peer.certificate is None else authenticated_names(peer.certificate)
+    caller = callers.identify(name, shown, {})
+    return KafkaSession(services, listener, name, caller, is_authenticated=is_authenticated)
 
 
 async def _by_address(overrides: Mapping[str, int]) -> dict[str, int]:
@@ -103,6 +117,7 @@ def _limits(settings: Settings) -> ServerLimits:
         idle_s=settings.connections_max_idle_ms / 1000,
         transfer_s=settings.klamm_request_transfer_timeout_ms / 1000,
         setup_s=settings.socket_connection_setup_timeout_ms / 1000,
+        age_s=settings.klamm_tls_connection_max_age_ms / 1000,
     )
 
 

@@ -21,6 +21,7 @@ from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages.api_keys import ApiKey
+from cluster.kafka_wire.messages.data import DescribeLogDirsResponse
 from cluster.kafka_wire.schema import has_error_code
 from cluster.metrics.requests import MeasuredRequest, RequestMetrics
 from cluster.model.errors import ApiError, ClusterError, ErrorCode
@@ -28,6 +29,10 @@ from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind
+from cluster.rpc.callers import IdentifiedCaller
+from cluster.rpc.rights import KnownRules
+from cluster.security.acls import Operation
+from cluster.security.authorization import CLUSTER, CallerRights
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_apis import BROKER_APIS
 from controller.adapters.kafka.client_certificates import ClientCertificates
@@ -56,6 +61,8 @@ _LARGE_ELEMENTS: Final = 1_000
 """A response with more of them is encoded there."""
 _BYTES_PER_BYTE: Final = 50
 """What a byte of a long request takes in objects, until it is answered."""
+_ANONYMOUS: Final = "ANONYMOUS"
+_NO_LOG_DIRS: Final = DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 _ERROR_TEXT_MAX: Final = 4_000
 _CLIENT_ID_MAX: Final = 256
 """Of a longer one the beginning counts, as gRPC clients cannot send more."""
@@ -69,7 +76,9 @@ class RefusedConnectionError(ClusterError):
 
 
 class KafkaServices(Struct, frozen=True):
-    """Holds what all connections of a process share."""
+    """Holds what all connections of a process share. `rules`: those of this controller's authorizer, None without.
+    Then its handler applies them.
+    """
 
     handler: RequestHandler
     admission: Admission
@@ -81,6 +90,7 @@ class KafkaServices(Struct, frozen=True):
     certificates: ClientCertificates
     threads: "LongRequests"
     memory: FreedMemory
+    rules: KnownRules | None = None
 
 
 class LongRequests:
@@ -107,10 +117,12 @@ class KafkaSession:
     unless they have an authorizer, by which the client would have other rights.
     """
 
-    def __init__(self, services: KafkaServices, listener: str, peer: str, *, is_authenticated: bool) -> None:
+    def __init__(
+        self, services: KafkaServices, listener: str, peer: str, caller: IdentifiedCaller, *, is_authenticated: bool
+    ) -> None:
         self._services = services
         self._listener, self._is_authenticated = listener, is_authenticated
-        self._peer = Peer.parse(peer)
+        self._peer, self._caller = Peer.parse(peer), caller
         self._upstream: KafkaConnection | None = None
         self._muted_until = 0.0
         """On the clock of the event loop."""
@@ -189,7 +201,7 @@ class KafkaSession:
         if (answered is not None or own is not None) and not called.has(header.api_version):
             return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
         if own is not None:
-            return _encoded(own, header)
+            return _encoded(own if self._may_know(called.key) else _NO_LOG_DIRS, header)
         if answered is not None:
             thread = services.threads.of(called.key)
             token = THREAD.set(thread if len(frame) > _LARGE_BYTES else None)
@@ -220,15 +232,17 @@ class KafkaSession:
     ) -> Message:
         context = RequestContext(
             peer=self._peer.connection,
+            principal=_ANONYMOUS if self._caller.certificate is None else str(self._caller.identity.principal),
             is_kafka_client=True,
+            certificate=self._caller.certificate,
+            identity=self._caller.identity,
             client_id=(header.client_id or "")[:_CLIENT_ID_MAX],
             knows_quota_error=header.api_version >= _WITH_QUOTA.get(answered.key, 0),
         )
         try:
-            if answered.key not in _OF_BROKERS:
-                await self._services.authorizers.require_none(self._connected)
-            elif not self._is_authenticated:
-                await self._services.certificates.require_none()
+            # The authorizer of this controller decides by the rules that the brokers have.
+            if self._services.rules is None:
+                await self._require_no_other(answered.key)
             request = await off_loop(answered.request_of, message)
             response = await self._services.handler.handle(context, request)
             throttle_ms = getattr(response, "throttle_time_ms", 0)
@@ -244,6 +258,20 @@ class KafkaSession:
             refused = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
         measured.error_code = refused.code
         return await off_loop(answered.refusal, message, refused)
+
+    async def _require_no_other(self, key: ApiKey) -> None:
+        """Raise ApiError unless brokers have neither an authorizer, nor certificates for what they ask."""
+        if key not in _OF_BROKERS:
+            await self._services.authorizers.require_none(self._connected)
+        elif not self._is_authenticated:
+            await self._services.certificates.require_none()
+
+    def _may_know(self, key: ApiKey) -> bool:
+        """Whether the client may see what this controller says of itself; only its directory is anybody's secret."""
+        rules = self._services.rules
+        if key is not ApiKey.DESCRIBE_LOG_DIRS or rules is None:
+            return True
+        return CallerRights(self._caller.identity, rules.authorizer).may(Operation.DESCRIBE, CLUSTER)
 
     async def _connected(self) -> KafkaConnection:
         if self._upstream is None or not self._upstream.is_open:

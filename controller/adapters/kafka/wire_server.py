@@ -4,9 +4,8 @@ import asyncio
 import errno
 import select
 import socket
-import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -14,6 +13,7 @@ from cluster.aio.tasks import TaskSet
 from cluster.kafka_wire.frames import FrameMemory
 from cluster.model.errors import StartupError
 from controller.adapters.kafka.connection_table import ConnectionPlace, ConnectionTable
+from controller.adapters.kafka.handshakes import Handshakes
 from controller.adapters.kafka.served_connection import (
     ORDINARY_ENDS,
     ClientAddress,
@@ -55,7 +55,7 @@ class KafkaServer:
         self._table, self._on_filling, self._on_freed = table, on_filling, on_freed
         self._memory = FrameMemory(limits.memory_bytes_max)
         self._connections: dict[ServedConnection, asyncio.Task[None]] = {}
-        self._tls: ssl.SSLContext | None = None
+        self._tls: Handshakes | None = None
         self._accepting: asyncio.Task[None] | None = None
 
     @property
@@ -63,7 +63,7 @@ class KafkaServer:
         """The number of connected clients."""
         return len(self._connections)
 
-    async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
+    async def start(self, host: str, port: int, *, tls: Handshakes | None = None) -> int:
         """Listen at one address; returns the port, a free one for 0. No host: all addresses of this machine.
 
         Raises StartupError if the address cannot be bound.
@@ -129,7 +129,8 @@ class KafkaServer:
         if closed is place:
             accepted.close()
             return
-        connection = ServedConnection(peer, self._limits, self._memory, self._table, place)
+        has_tls = self._tls is not None
+        connection = ServedConnection(peer, self._limits, self._memory, self._table, place, has_tls=has_tls)
         task = self._tasks.start(self._serve(connection, accepted), name=f"Kafka connection of {peer}")
         self._connections[connection] = task
         task.add_done_callback(lambda _: self._forget(connection, place, accepted))
@@ -151,11 +152,15 @@ class KafkaServer:
         try:
             loop, reader = asyncio.get_running_loop(), ClientReader(_STREAM_BYTES)
             protocol = asyncio.StreamReaderProtocol(reader)
-            timeout_s: dict[str, Any] = {} if self._tls is None else {"ssl_handshake_timeout": self._limits.setup_s}
-            # Not checked: uvloop's transports are not of asyncio's classes.
-            transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls, **timeout_s)
+            if self._tls is None:
+                transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted)
+            else:
+                transport = await self._shake_hands(self._tls, accepted, protocol, connection.peer)
             writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-            await connection.serve(reader, writer, self._open_handler(connection.peer))
+            ssl_object = transport.get_extra_info("ssl_object")
+            certificate = None if ssl_object is None else ssl_object.getpeercert(binary_form=True)
+            peer = connection.peer._replace(certificate=certificate)
+            await connection.serve(reader, writer, self._open_handler(peer))
         except ORDINARY_ENDS as error:
             _log.debug("Kafka connection closed", peer=str(connection.peer), why=str(error) or type(error).__name__)
         except Exception:
@@ -167,6 +172,20 @@ class KafkaServer:
                 # It closes the socket; closed beneath it, uvloop ends the process.
                 transport.abort()
 
+    async def _shake_hands(
+        self, tls: Handshakes, accepted: socket.socket, protocol: asyncio.Protocol, peer: ClientAddress
+    ) -> asyncio.Transport:
+        """Set up TLS within its time. Raises OSError."""
+        loop, timeout_s = asyncio.get_running_loop(), self._limits.setup_s
+        try:
+            async with asyncio.timeout(timeout_s), tls.turn(accepted) as context:
+                # Not checked: uvloop's transports are not of asyncio's classes.
+                transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=context)
+        except OSError as error:
+            tls.failed(peer.host, error, timeout_s)
+            raise
+        return transport
+
 
 def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
@@ -176,7 +195,7 @@ async def _listening_socket(host: str, port: int) -> socket.socket:
     """A socket that listens at the first address of the host, as Kafka's does."""
     dual = not host and socket.has_dualstack_ipv6()
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host or ("::" if dual else "0.0.0.0"), port, type=socket.SOCK_STREAM)
+    found = await loop.getaddrinfo(host or ("::" if dual else "0.0.0.0"), port, type=socket.SOCK_STREAM)  # noqa: S104 - compared with, or asked for by the operator.
     family, _, _, _, address = found[0]
     listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=dual)
     listening.setblocking(False)

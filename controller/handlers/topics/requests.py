@@ -32,6 +32,7 @@ from controller.decisions.replicas_of_call import (
     replicas_of_new_partitions,
     replicas_of_new_topic,
 )
+from controller.decisions.topics.cluster_limits import ClusterRoom
 from controller.decisions.topics.creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
 from controller.decisions.topics.deletion_progress import describe_deletion
 from controller.decisions.topics.expansion import plan_expansion
@@ -59,12 +60,13 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     accepted: dict[int, TopicAssignment] = {}
     taken = TakenNames(active.context.topics.names | marked)
     live = [active.context.brokers.registered[b] for b in sorted(active.context.brokers.live_ids)]
-    release, quota = active.kafka_release, active.mutation_quota
+    release, quota, room = active.kafka_release, active.mutation_quota, _room(active)
     async for position, topic in in_slices(enumerate(request.topics)):
         try:
             if topic.name in repeated:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=topic.name)
             planned = _plan(active, topic, taken, live, release)
+            room.take(len(planned.partitions), topics=1)
             quota.record(len(planned.partitions))
             accepted[position] = planned
         except ApiError as error:
@@ -84,6 +86,14 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
         tuple([_explained(results[p], active, marked) async for p in in_slices(range(len(request.topics)))]),
         {name: active.leaders_elected(name) for name in created},
         throttled_until=quota.throttled_until,
+    )
+
+
+def _room(active: ActiveController) -> ClusterRoom:
+    topics, settings = active.context.topics, active.config.settings
+    present = sum(map(len, topics.assignments.values()))
+    return ClusterRoom(
+        len(topics.names), present, max_topics=settings.klamm_max_topics, max_partitions=settings.klamm_max_partitions
     )
 
 
@@ -201,7 +211,7 @@ async def create_partitions(
     found = await active.store.read_topics_to_change(sorted(context.topics.names.intersection(names)))
     results: dict[int, CreatePartitionsResult] = {}
     planned: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
-    quota = active.mutation_quota
+    quota, room = active.mutation_quota, _room(active)
     async for position, item in in_slices(enumerate(request.topics)):
         try:
             if item.name in repeated:
@@ -212,6 +222,7 @@ async def create_partitions(
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {item.name}")
             topic, version = found[item.name]
             added = plan_expansion(item, topic, context.brokers.registered.values(), context.brokers.shutting_down)
+            room.take(len(added))
             quota.record(len(added))
         except ApiError as error:
             is_few = error.code is ErrorCode.INVALID_REPLICATION_FACTOR

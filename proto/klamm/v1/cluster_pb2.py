@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from klamm.v1 import partition_pb2 as klamm_dot_v1_dot_partition__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16klamm/v1/cluster.proto\x12\x08klamm.v1\x1a\x18klamm/v1/partition.proto\"\x19\n\x17\x44\x65scribeFindingsRequest\"?\n\x18\x44\x65scribeFindingsResponse\x12#\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x11.klamm.v1.Finding\"|\n\x07\x46inding\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x16\n\tpartition\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06\x62roker\x18\x05 \x01(\x05H\x01\x88\x01\x01\x42\x0c\n\n_partitionB\t\n\x07_broker\"\x18\n\x16\x44\x65scribeClusterRequest\"\xef\x02\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1a\n\rcontroller_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\x12\x63ontroller_address\x18\x03 \x01(\t\x12\x1d\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12*\n\x07\x62rokers\x18\x05 \x03(\x0b\x32\x19.klamm.v1.DescribedBroker\x12\x14\n\x07node_id\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x11\n\tnode_role\x18\x07 \x01(\t\x12\x32\n\x0b\x63ontrollers\x18\x08 \x03(\x0b\x32\x1d.klamm.v1.DescribedController\x12\x17\n\x0f\x62roker_protocol\x18\t \x01(\t\x12\x14\n\x0c\x64\x65\x61\x64_brokers\x18\n \x03(\x05\x42\x10\n\x0e_controller_idB\x13\n\x11_controller_epochB\n\n\x08_node_id\"M\n\x13\x44\x65scribedController\x12\x0f\n\x02id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05unfit\x18\x03 \x01(\tB\x05\n\x03_id\"\x98\x01\n\x0f\x44\x65scribedBroker\x12\x0f\n\x02id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12$\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x12.klamm.v1.Endpoint\x12\x12\n\x05\x65poch\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x11\n\x04rack\x18\x04 \x01(\tH\x02\x88\x01\x01\x12\r\n\x05state\x18\x05 \x01(\tB\x05\n\x03_idB\x08\n\x06_epochB\x07\n\x05_rack\"N\n\x17ReadStateChangesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_partition\"<\n\x18ReadStateChangesResponse\x12\r\n\x05lines\x18\x01 \x03(\x0c\x12\x11\n\ttruncated\x18\x02 \x01(\x08\"\x19\n\x17\x44\x65scribeLogHeadsRequest\"<\n\x18\x44\x65scribeLogHeadsResponse\x12 \n\x05heads\x18\x01 \x03(\x0b\x32\x11.klamm.v1.LogHead\"\xcb\x01\n\x07LogHead\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x15\n\x08next_seq\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x05 \x01(\t\x12\x18\n\x0b\x66lushed_seq\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0e\x66lushed_digest\x18\x07 \x01(\tH\x02\x88\x01\x01\x42\x0b\n\t_next_seqB\x0e\n\x0c_flushed_seqB\x11\n\x0f_flushed_digest2\xf9\x02\n\x0e\x43lusterService\x12V\n\x0f\x44\x65scribeCluster\x12 .klamm.v1.DescribeClusterRequest\x1a!.klamm.v1.DescribeClusterResponse\x12Y\n\x10ReadStateChanges\x12!.klamm.v1.ReadStateChangesRequest\x1a\".klamm.v1.ReadStateChangesResponse\x12Y\n\x10\x44\x65scribeLogHeads\x12!.klamm.v1.DescribeLogHeadsRequest\x1a\".klamm.v1.DescribeLogHeadsResponse\x12Y\n\x10\x44\x65scribeFindings\x12!.klamm.v1.DescribeFindingsRequest\x1a\".klamm.v1.DescribeFindingsResponseB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16klamm/v1/cluster.proto\x12\x08klamm.v1\x1a\x18klamm/v1/partition.proto\"Q\n\x13\x41uthenticateRequest\x12\x11\n\tmechanism\x18\x01 \x01(\t\x12\x13\n\x0b\x65xchange_id\x18\x02 \x01(\t\x12\x12\n\nauth_bytes\x18\x03 \x01(\x0c\"\x9b\x01\n\x14\x41uthenticateResponse\x12\x13\n\x0b\x65xchange_id\x18\x01 \x01(\t\x12\x12\n\nauth_bytes\x18\x02 \x01(\x0c\x12\r\n\x05token\x18\x03 \x01(\t\x12 \n\x13session_lifetime_ms\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tprincipal\x18\x05 \x01(\tB\x16\n\x14_session_lifetime_ms\"\x19\n\x17\x44\x65scribeFindingsRequest\"?\n\x18\x44\x65scribeFindingsResponse\x12#\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x11.klamm.v1.Finding\"|\n\x07\x46inding\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x16\n\tpartition\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06\x62roker\x18\x05 \x01(\x05H\x01\x88\x01\x01\x42\x0c\n\n_partitionB\t\n\x07_broker\"\x18\n\x16\x44\x65scribeClusterRequest\"\xef\x02\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1a\n\rcontroller_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\x12\x63ontroller_address\x18\x03 \x01(\t\x12\x1d\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12*\n\x07\x62rokers\x18\x05 \x03(\x0b\x32\x19.klamm.v1.DescribedBroker\x12\x14\n\x07node_id\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x11\n\tnode_role\x18\x07 \x01(\t\x12\x32\n\x0b\x63ontrollers\x18\x08 \x03(\x0b\x32\x1d.klamm.v1.DescribedController\x12\x17\n\x0f\x62roker_protocol\x18\t \x01(\t\x12\x14\n\x0c\x64\x65\x61\x64_brokers\x18\n \x03(\x05\x42\x10\n\x0e_controller_idB\x13\n\x11_controller_epochB\n\n\x08_node_id\"M\n\x13\x44\x65scribedController\x12\x0f\n\x02id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05unfit\x18\x03 \x01(\tB\x05\n\x03_id\"\x98\x01\n\x0f\x44\x65scribedBroker\x12\x0f\n\x02id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12$\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x12.klamm.v1.Endpoint\x12\x12\n\x05\x65poch\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x11\n\x04rack\x18\x04 \x01(\tH\x02\x88\x01\x01\x12\r\n\x05state\x18\x05 \x01(\tB\x05\n\x03_idB\x08\n\x06_epochB\x07\n\x05_rack\"N\n\x17ReadStateChangesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_partition\"<\n\x18ReadStateChangesResponse\x12\r\n\x05lines\x18\x01 \x03(\x0c\x12\x11\n\ttruncated\x18\x02 \x01(\x08\"\x19\n\x17\x44\x65scribeLogHeadsRequest\"<\n\x18\x44\x65scribeLogHeadsResponse\x12 \n\x05heads\x18\x01 \x03(\x0b\x32\x11.klamm.v1.LogHead\"\xcb\x01\n\x07LogHead\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x15\n\x08next_seq\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x05 \x01(\t\x12\x18\n\x0b\x66lushed_seq\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0e\x66lushed_digest\x18\x07 \x01(\tH\x02\x88\x01\x01\x42\x0b\n\t_next_seqB\x0e\n\x0c_flushed_seqB\x11\n\x0f_flushed_digest2\xc8\x03\n\x0e\x43lusterService\x12V\n\x0f\x44\x65scribeCluster\x12 .klamm.v1.DescribeClusterRequest\x1a!.klamm.v1.DescribeClusterResponse\x12Y\n\x10ReadStateChanges\x12!.klamm.v1.ReadStateChangesRequest\x1a\".klamm.v1.ReadStateChangesResponse\x12Y\n\x10\x44\x65scribeLogHeads\x12!.klamm.v1.DescribeLogHeadsRequest\x1a\".klamm.v1.DescribeLogHeadsResponse\x12Y\n\x10\x44\x65scribeFindings\x12!.klamm.v1.DescribeFindingsRequest\x1a\".klamm.v1.DescribeFindingsResponse\x12M\n\x0c\x41uthenticate\x12\x1d.klamm.v1.AuthenticateRequest\x1a\x1e.klamm.v1.AuthenticateResponseB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,30 +33,34 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'klamm.v1.cluster_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\010klamm.v1P\001Z\020klamm/v1;klammv1'
-  _globals['_DESCRIBEFINDINGSREQUEST']._serialized_start=62
-  _globals['_DESCRIBEFINDINGSREQUEST']._serialized_end=87
-  _globals['_DESCRIBEFINDINGSRESPONSE']._serialized_start=89
-  _globals['_DESCRIBEFINDINGSRESPONSE']._serialized_end=152
-  _globals['_FINDING']._serialized_start=154
-  _globals['_FINDING']._serialized_end=278
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=280
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=304
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=307
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=674
-  _globals['_DESCRIBEDCONTROLLER']._serialized_start=676
-  _globals['_DESCRIBEDCONTROLLER']._serialized_end=753
-  _globals['_DESCRIBEDBROKER']._serialized_start=756
-  _globals['_DESCRIBEDBROKER']._serialized_end=908
-  _globals['_READSTATECHANGESREQUEST']._serialized_start=910
-  _globals['_READSTATECHANGESREQUEST']._serialized_end=988
-  _globals['_READSTATECHANGESRESPONSE']._serialized_start=990
-  _globals['_READSTATECHANGESRESPONSE']._serialized_end=1050
-  _globals['_DESCRIBELOGHEADSREQUEST']._serialized_start=1052
-  _globals['_DESCRIBELOGHEADSREQUEST']._serialized_end=1077
-  _globals['_DESCRIBELOGHEADSRESPONSE']._serialized_start=1079
-  _globals['_DESCRIBELOGHEADSRESPONSE']._serialized_end=1139
-  _globals['_LOGHEAD']._serialized_start=1142
-  _globals['_LOGHEAD']._serialized_end=1345
-  _globals['_CLUSTERSERVICE']._serialized_start=1348
-  _globals['_CLUSTERSERVICE']._serialized_end=1725
+  _globals['_AUTHENTICATEREQUEST']._serialized_start=62
+  _globals['_AUTHENTICATEREQUEST']._serialized_end=143
+  _globals['_AUTHENTICATERESPONSE']._serialized_start=146
+  _globals['_AUTHENTICATERESPONSE']._serialized_end=301
+  _globals['_DESCRIBEFINDINGSREQUEST']._serialized_start=303
+  _globals['_DESCRIBEFINDINGSREQUEST']._serialized_end=328
+  _globals['_DESCRIBEFINDINGSRESPONSE']._serialized_start=330
+  _globals['_DESCRIBEFINDINGSRESPONSE']._serialized_end=393
+  _globals['_FINDING']._serialized_start=395
+  _globals['_FINDING']._serialized_end=519
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=521
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=545
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=548
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=915
+  _globals['_DESCRIBEDCONTROLLER']._serialized_start=917
+  _globals['_DESCRIBEDCONTROLLER']._serialized_end=994
+  _globals['_DESCRIBEDBROKER']._serialized_start=997
+  _globals['_DESCRIBEDBROKER']._serialized_end=1149
+  _globals['_READSTATECHANGESREQUEST']._serialized_start=1151
+  _globals['_READSTATECHANGESREQUEST']._serialized_end=1229
+  _globals['_READSTATECHANGESRESPONSE']._serialized_start=1231
+  _globals['_READSTATECHANGESRESPONSE']._serialized_end=1291
+  _globals['_DESCRIBELOGHEADSREQUEST']._serialized_start=1293
+  _globals['_DESCRIBELOGHEADSREQUEST']._serialized_end=1318
+  _globals['_DESCRIBELOGHEADSRESPONSE']._serialized_start=1320
+  _globals['_DESCRIBELOGHEADSRESPONSE']._serialized_end=1380
+  _globals['_LOGHEAD']._serialized_start=1383
+  _globals['_LOGHEAD']._serialized_end=1586
+  _globals['_CLUSTERSERVICE']._serialized_start=1589
+  _globals['_CLUSTERSERVICE']._serialized_end=2045
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class AuthenticateRequest(_message.Message):
+    __slots__ = ("mechanism", "exchange_id", "auth_bytes")
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    AUTH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    mechanism: str
+    exchange_id: str
+    auth_bytes: bytes
+    def __init__(self, mechanism: _Optional[str] = ..., exchange_id: _Optional[str] = ..., auth_bytes: _Optional[bytes] = ...) -> None: ...
+
+class AuthenticateResponse(_message.Message):
+    __slots__ = ("exchange_id", "auth_bytes", "token", "session_lifetime_ms", "principal")
+    EXCHANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    AUTH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SESSION_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    exchange_id: str
+    auth_bytes: bytes
+    token: str
+    session_lifetime_ms: int
+    principal: str
+    def __init__(self, exchange_id: _Optional[str] = ..., auth_bytes: _Optional[bytes] = ..., token: _Optional[str] = ..., session_lifetime_ms: _Optional[int] = ..., principal: _Optional[str] = ...) -> None: ...
+
 class DescribeFindingsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -54,6 +54,11 @@ class ClusterServiceStub:
                 request_serializer=klamm_dot_v1_dot_cluster__pb2.DescribeFindingsRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_cluster__pb2.DescribeFindingsResponse.FromString,
                 _registered_method=True)
+        self.Authenticate = channel.unary_unary(
+                '/klamm.v1.ClusterService/Authenticate',
+                request_serializer=klamm_dot_v1_dot_cluster__pb2.AuthenticateRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_cluster__pb2.AuthenticateResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer:
@@ -87,6 +92,13 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Authenticate(self, request, context):
+        """One message of a SASL exchange; the last response has a token, which later calls carry as `authorization: Bearer`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -109,6 +121,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.DescribeFindings,
                     request_deserializer=klamm_dot_v1_dot_cluster__pb2.DescribeFindingsRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_cluster__pb2.DescribeFindingsResponse.SerializeToString,
+            ),
+            'Authenticate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Authenticate,
+                    request_deserializer=klamm_dot_v1_dot_cluster__pb2.AuthenticateRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_cluster__pb2.AuthenticateResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -219,6 +236,33 @@ class ClusterService:
             '/klamm.v1.ClusterService/DescribeFindings',
             klamm_dot_v1_dot_cluster__pb2.DescribeFindingsRequest.SerializeToString,
             klamm_dot_v1_dot_cluster__pb2.DescribeFindingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Authenticate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ClusterService/Authenticate',
+            klamm_dot_v1_dot_cluster__pb2.AuthenticateRequest.SerializeToString,
+            klamm_dot_v1_dot_cluster__pb2.AuthenticateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,3 +1,4 @@
+from klamm.v1 import acls_pb2 as _acls_pb2
 from klamm.v1 import configs_pb2 as _configs_pb2
 from klamm.v1 import control_pb2 as _control_pb2
 from klamm.v1 import elections_pb2 as _elections_pb2

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from klamm.v1 import acls_pb2 as klamm_dot_v1_dot_acls__pb2
 from klamm.v1 import configs_pb2 as klamm_dot_v1_dot_configs__pb2
 from klamm.v1 import controller_pb2 as klamm_dot_v1_dot_controller__pb2
 from klamm.v1 import elections_pb2 as klamm_dot_v1_dot_elections__pb2
@@ -149,6 +150,21 @@ class ControllerServiceStub:
                 '/klamm.v1.ControllerService/RecoverCluster',
                 request_serializer=klamm_dot_v1_dot_recovery__pb2.RecoverClusterRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_recovery__pb2.RecoverClusterResponse.FromString,
+                _registered_method=True)
+        self.CreateAcls = channel.unary_unary(
+                '/klamm.v1.ControllerService/CreateAcls',
+                request_serializer=klamm_dot_v1_dot_acls__pb2.CreateAclsRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_acls__pb2.CreateAclsResponse.FromString,
+                _registered_method=True)
+        self.DescribeAcls = channel.unary_unary(
+                '/klamm.v1.ControllerService/DescribeAcls',
+                request_serializer=klamm_dot_v1_dot_acls__pb2.DescribeAclsRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_acls__pb2.DescribeAclsResponse.FromString,
+                _registered_method=True)
+        self.DeleteAcls = channel.unary_unary(
+                '/klamm.v1.ControllerService/DeleteAcls',
+                request_serializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsResponse.FromString,
                 _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/klamm.v1.ControllerService/Watch',
@@ -302,6 +318,26 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateAcls(self, request, context):
+        """Adds rules to access control lists, which are in ZooKeeper as those of Kafka.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeAcls(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteAcls(self, request, context):
+        """Deletes the rules that filters match.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Watch(self, request, context):
         """Stream of cluster events. Ends when the controller resigns.
         """
@@ -421,6 +457,21 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.RecoverCluster,
                     request_deserializer=klamm_dot_v1_dot_recovery__pb2.RecoverClusterRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_recovery__pb2.RecoverClusterResponse.SerializeToString,
+            ),
+            'CreateAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateAcls,
+                    request_deserializer=klamm_dot_v1_dot_acls__pb2.CreateAclsRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_acls__pb2.CreateAclsResponse.SerializeToString,
+            ),
+            'DescribeAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeAcls,
+                    request_deserializer=klamm_dot_v1_dot_acls__pb2.DescribeAclsRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_acls__pb2.DescribeAclsResponse.SerializeToString,
+            ),
+            'DeleteAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteAcls,
+                    request_deserializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -1022,6 +1073,87 @@ class ControllerService:
             '/klamm.v1.ControllerService/RecoverCluster',
             klamm_dot_v1_dot_recovery__pb2.RecoverClusterRequest.SerializeToString,
             klamm_dot_v1_dot_recovery__pb2.RecoverClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ControllerService/CreateAcls',
+            klamm_dot_v1_dot_acls__pb2.CreateAclsRequest.SerializeToString,
+            klamm_dot_v1_dot_acls__pb2.CreateAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ControllerService/DescribeAcls',
+            klamm_dot_v1_dot_acls__pb2.DescribeAclsRequest.SerializeToString,
+            klamm_dot_v1_dot_acls__pb2.DescribeAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ControllerService/DeleteAcls',
+            klamm_dot_v1_dot_acls__pb2.DeleteAclsRequest.SerializeToString,
+            klamm_dot_v1_dot_acls__pb2.DeleteAclsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,6 +27,7 @@ from cluster.requests.control import (
 )
 from simulator.virtual_time_loop import VirtualTimeLoop
 from tests.brokers.agents import CONTROLLER_ID, TOPIC, AgentProcess, AgentWorld
+from tests.examples import number_of_examples
 
 OWN, ALIVE, DEAD = 1, 2, 3
 IDS = (None, TopicId("B" * 22), TopicId("C" * 22))
@@ -239,7 +240,12 @@ steps = st.lists(st.one_of(orders, orders, orders, stops, st.just(Restart())), m
 
 @pytest.mark.rule("R2.1", "R2.2", "R2.3", "R2.4", "R2.6", "R3.3", "R3.8", "R3.9", "R3.11", "R3.13", "R4.1", "R4.2")
 @pytest.mark.rule("R1.16", "R1.17", "R4.4", "R4.6", "P17", "P26", "P27")
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(
+    max_examples=number_of_examples(60, deep=150),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+)
 @given(steps=steps)
 def test_every_order_does_what_the_rules_say_and_nothing_else(steps: list[Any]) -> None:
     async def check() -> None:

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from simulator.virtual_time_loop import VirtualTimeLoop
 from tests.brokers.agents import TOPIC, AgentWorld, virtually
 from tests.brokers.producing import Sent, WorldClient, stored_numbers
 from tests.conformance.agent.test_replication_throttles import Operator
+from tests.examples import examples
 
 SMALL = ProducerOptions(batch_size=150, linger_ms=1, request_timeout_ms=2_000)
 PLAIN = ProducerOptions(batch_size=150, linger_ms=1, request_timeout_ms=2_000, enable_idempotence=False)
@@ -112,7 +113,7 @@ def run_with_faults(seed: int, losses: float, delay_ms: int, moves: int) -> None
 
 
 @pytest.mark.rule("R7.21", "P34")
-@settings(max_examples=25, deadline=None)
+@examples(10, deep=25)
 @given(
     seed=st.integers(0, 10_000),
     losses=st.sampled_from([0.0, 0.1, 0.5]),

@@ -138,3 +138,60 @@ async def test_a_log_of_which_only_the_high_watermark_is_left_is_damaged(node: N
     assert [(r.topic_partition, r.damage.from_offset, r.damage.to_offset) for r in node.logs.damaged_replicas] == [
         (TP, 0, 50)
     ]
+
+
+@pytest.mark.rule("R9.22", "R10.11")
+@pytest.mark.parametrize("log_start", [0, 52, 58, 65])
+@pytest.mark.parametrize("flushed", [0, 30, 100])
+@pytest.mark.parametrize("how", ["crash", "checkpoint and crash", "half a checkpoint and crash", "stop"])
+async def test_what_a_truncation_inside_a_batch_removed_is_no_damage(
+    node: Node, how: str, flushed: int, log_start: int
+) -> None:
+    await node.start()
+    log, directory = await node.log(), node.paths[0]
+    for number in range(10):
+        fill(log, 1)
+        if 10 * (number + 1) == flushed:
+            await log.flush()
+    await node.logs.write_recovery_points()
+    await node.logs.write_high_watermarks(directory, {TP: log.set_high_watermark(Offset(80))})
+    log.raise_log_start_offset(Offset(log_start))
+    await node.logs.write_log_start_offsets()
+    log.truncate_to(Offset(55))
+    start = min(log_start, 55)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (start, 55, 55)
+    assert log.epoch_entries == (((1, log_start),) if log_start < 55 else ())
+    if how == "checkpoint and crash":
+        await log.flush()
+        await node.logs.write_recovery_points()
+        await node.logs.write_high_watermarks(directory, {TP: log.high_watermark_to_checkpoint})
+    elif how == "half a checkpoint and crash":
+        await node.logs.flush_due()
+    await (node.stop() if how == "stop" else crash(node))
+    await node.start()
+    assert list(node.logs.damaged_replicas) == []
+    assert [extent for extent in extents(found(node)) if extent[1] >= start] == [
+        (base, base + 9, 1) for base in range(0, 50, 10) if base + 9 >= start
+    ]
+    assert found(node).log_start_offset == start
+
+
+@pytest.mark.rule("R9.22", "R10.12")
+@pytest.mark.parametrize("how", ["crash", "half a checkpoint and crash", "stop"])
+@pytest.mark.parametrize("offset", [20, 55, 500])
+async def test_a_log_that_starts_again_at_an_earlier_offset_is_not_damaged(node: Node, how: str, offset: int) -> None:
+    await node.start()
+    log = await node.log()
+    fill(log, *[1] * 10)
+    await log.flush()
+    await node.logs.write_high_watermarks(node.paths[0], {TP: log.set_high_watermark(Offset(80))})
+    log.raise_log_start_offset(Offset(65))
+    await node.logs.write_recovery_points()
+    await node.logs.write_log_start_offsets()
+    log.truncate_fully_and_start_at(Offset(offset))
+    if how == "half a checkpoint and crash":
+        await node.logs.write_recovery_points()
+    await (node.stop() if how == "stop" else crash(node))
+    await node.start()
+    assert list(node.logs.damaged_replicas) == []
+    assert (found(node).log_start_offset, found(node).log_end_offset) == (offset, offset)

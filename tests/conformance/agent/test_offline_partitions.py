@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
@@ -71,3 +72,61 @@ def test_the_directory_of_an_offline_partition_is_left_alone_until_the_process_e
         assert alive != []
 
     check()
+
+
+@pytest.mark.rule("R11.3", "R3.14")
+@pytest.mark.parametrize(("leader", "is_noticed"), [(1, True), (1, False), (2, True)])
+def test_a_failed_directory_is_one_line_for_all_roles_of_a_request(leader: int, is_noticed: bool) -> None:
+    @virtually
+    async def check() -> None:
+        world = AgentWorld()
+        world.log_dirs = ("/data", "/more")
+        await world.start(1, 2)
+        process, partitions = world.agents[1], [TopicPartition(TOPIC, number) for number in range(8)]
+        for tp in partitions:
+            world.decide(1, [1, 2], tp=tp)
+        await world.update_metadata()
+        await world.tell_together(1, *partitions)
+        process.disk.break_directory("/data")
+        if is_noticed:
+            for tp in partitions:
+                await process.produce(tp=tp)
+            await until(lambda: process.agent.manager.offline_count == 4)
+        for tp in partitions:
+            world.decide(leader, [1, 2], tp=tp)
+        with capture_logs() as lines:
+            response = await world.tell_together(1, *partitions)
+            await until(lambda: process.agent.manager.offline_count == 4)
+        codes = [item.error_code for item in response.partition_errors]
+        assert codes.count(ErrorCode.KAFKA_STORAGE_ERROR) == 4
+        assert [line for line in lines if line.get("exc_info")] == []
+        of_roles = [line for line in lines if line["event"].startswith("Replicas are offline")]
+        of_role_changes = [] if is_noticed else [("error", "/data", 4)]
+        assert [(line["log_level"], line["directory"], line["replicas"]) for line in of_roles] == of_role_changes
+        assert len([line for line in lines if line["log_level"] in ("warning", "error")]) == (0 if is_noticed else 2)
+        await world.stop()
+
+    check()
+
+
+@pytest.mark.rule("R11.3", "R5.25")
+@virtually
+async def test_a_directory_that_fails_while_its_replicas_fetch_is_one_line() -> None:
+    world = AgentWorld()
+    world.log_dirs = ("/data", "/more")
+    await world.start(1, 2)
+    follower, partitions = world.agents[2], [TopicPartition(TOPIC, number) for number in range(8)]
+    for tp in partitions:
+        world.decide(1, [1, 2], tp=tp)
+    await world.update_metadata()
+    for broker in (1, 2):
+        await world.tell_together(broker, *partitions)
+    follower.disk.break_directory("/data")
+    with capture_logs() as lines:
+        for tp in partitions:
+            await world.agents[1].produce(1, tp=tp)
+        await until(lambda: follower.agent.manager.offline_count == 4)
+        await until(lambda: all(follower.offsets(tp)[1] == 1 for tp in partitions if follower.agent.manager.online(tp)))
+    said = [line["event"] for line in lines if line["log_level"] in ("warning", "error")]
+    assert said == ["Log directory failed; its partitions are offline"]
+    await world.stop()

@@ -184,6 +184,19 @@ def append_fetched(base: int) -> Step:
     return lambda node: log_of(node).append_as_follower(fetched(base, 10, epoch=4), LeaderEpoch(4))
 
 
+def append_set(base: int, *epochs: int) -> Step:
+    """Append batches of these leader epochs as one set; what there is of it already is not fetched again."""
+    batches = [(at, fetched(at, 10, epoch=epoch)) for at, epoch in zip(itertools.count(base, 10), epochs)]
+
+    def fetch(node: Node) -> None:
+        log = log_of(node)
+        log.append_as_follower(
+            b"".join(each for at, each in batches if at >= log.log_end_offset), LeaderEpoch(epochs[-1])
+        )
+
+    return fetch
+
+
 async def delete(node: Node) -> None:
     for failure in (await node.logs.delete([TP])).values():
         raise failure
@@ -206,6 +219,9 @@ STEPS: list[Step] = [
     *map(append_fetched, range(60, 110, 10)),
     lambda node: log_of(node).truncate_fully_and_start_at(Offset(500)),
     *map(append_fetched, range(500, 550, 10)),
+    append_set(550, 4, 5, 7, 7, 8),
+    lambda node: log_of(node).truncate_to(Offset(575)),
+    append_set(575, 9, 9, 11, 12),
     lambda node: node.logs.flush_due(),
     delete,
     lambda node: node.logs.remove_deleted(),
@@ -256,6 +272,8 @@ async def check_with_refusal(refused_at: int, wanted: list[object]) -> None:
         except LogOperationError:
             with disk.at_peace():
                 await start_successor(disk)
+                if (log := node.logs.get(TP)) is not None:
+                    check_invariants(log)
             await carry_out(step, node)
         with disk.at_peace():
             if disk.has_refused and not had_refused and state_of(node) != wanted[number]:
@@ -287,6 +305,7 @@ async def start_successor(disk: RefusingDisk) -> PartitionLog | None:
     successor = Node(world, A, config=CONFIG)
     await successor.start()
     assert successor.failures == []
+    assert successor.logs.newly_damaged == []
     found = successor.logs.get(TP)
     if found is not None:
         check_invariants(found)

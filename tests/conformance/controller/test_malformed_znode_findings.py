@@ -20,6 +20,7 @@ from cluster.zookeeper.port import Delete, SetData
 from tests.controllers.contexts import ids, leadership, tp
 from tests.controllers.repairing import GARBAGE, REPAIRS, Repair, has_topic, is_gone, is_quiet
 from tests.controllers.worlds import RunningController, World, run_virtually, until
+from tests.examples import number_of_examples
 
 BAD_NAMES = ("a" * 300, "a b", "été", "e\u0301te", "x\u2028y")
 SKIPPED_PATHS = (
@@ -187,7 +188,7 @@ def test_a_malformed_request_or_notification_is_removed(path: str, found_at_fail
 
 
 @pytest.mark.rule("BD-5", "BD-6")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=number_of_examples(24, deep=60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     path=st.sampled_from((*SKIPPED_PATHS, *REMOVED_PATHS, "/brokers/topics/t", "/brokers/ids/1", "/controller_epoch")),
     data=st.sampled_from(CONTENTS) | st.binary(max_size=30),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import structlog
-from hypothesis import example, given, note, settings
+from hypothesis import example, given, note
 from hypothesis import strategies as st
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -63,6 +63,7 @@ from controller.decisions.partition_descriptions import described_partition
 from tests.controllers.contexts import facts, ids
 from tests.controllers.dry_runs import planned, received
 from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
+from tests.examples import examples
 
 BROKERS = (1, 2, 3, 4)
 TOPICS = {"a": 3, "b": 2, "c": 1}
@@ -425,7 +426,7 @@ UNCLEAN_EVERYWHERE = _resource(BROKER_RESOURCE, "", "unclean.leader.election.ena
 AWAY = _moves({("c", 0): [2]})
 
 
-@settings(max_examples=150)
+@examples(60, deep=150)
 @given(cases)
 @example(Case("3.4", ALIKE, [("shut down", 4)], CreateTopicsRequest((NewTopic("new", 4, 2),), 5000)))
 @example(Case("3.4", ALIKE, [("orphan", 1, 2)], AlterConfigsRequest((UNCLEAN_TOPIC,))))

@@ -15,6 +15,7 @@ from cluster.model.errors import ErrorCode
 from cluster.model.partition import ReplicaAssignment, TopicAssignment
 from cluster.model.protocol_version import ProtocolVersion
 from cluster.model.state_machines import ReplicaState
+from cluster.requests.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from cluster.requests.control import LeaderAndIsrRequest
@@ -227,6 +228,8 @@ CREATION = CreateTopicsRequest((NewTopic("a", 3, 2), NewTopic("b", 2, 2)), timeo
 EXPANSION = CreatePartitionsRequest((NewPartitions("t", 5),), timeout_ms=1000)
 DELETION = DeleteTopicsRequest((TopicToDelete("t"),), timeout_ms=1000)
 SETTINGS = AlterConfigsRequest((AlterConfigsResource(TOPIC_RESOURCE, "t", (AlterableConfig("retention.ms", 0, "7"),)),))
+RULE = CreateAclsRequest((AclCreation(2, "t", "User:alice", "*", 3, 3),))
+EVERY_RULE = DeleteAclsRequest((DeleteAclsFilter(1, 1, 1, 1),))
 leader_2 = after(topic, both_in_sync, broker_dies, broker_returns, both_in_sync)
 """Broker 1 is back in the ISRs that broker 2 leads now."""
 only_damaged = after(topic, both_die, damaged_returns)
@@ -328,6 +331,10 @@ PROCEDURES = [
     Procedure("damaged elected", ("DamagedReplicaElection",), only_damaged, waited_long_enough, always_ends=False),
     Procedure("credentials", ("AlterUserScramCredentialsReceived",), topic, asking(of(upsertion())), always_ends=False),
     Procedure("alter settings", ("AlterConfigsReceived",), topic, asking(SETTINGS), always_ends=False),
+    Procedure("add rules", ("CreateAclsReceived",), topic, asking(RULE), always_ends=False),
+    Procedure(
+        "delete rules", ("DeleteAclsReceived",), after(topic, asking(RULE)), asking(EVERY_RULE), always_ends=False
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -28,6 +28,7 @@ from controller.rehearsal_zookeeper import RehearsalZooKeeper, RehearsedZnode
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.controllers.worlds import run_virtually
+from tests.examples import examples
 
 PATHS = ["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/deep", "/nowhere/x"]
 CONTENT = [Create("/a", b"1"), Create("/a/x", b"2"), Create("/a/x/deep"), Create("/b")]
@@ -89,7 +90,7 @@ async def _carry_out(zookeeper: ZooKeeper, step: Step) -> object:
     return None if znode is None else (znode.data, znode.stat.version)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(120, deep=300)
 @given(steps)
 @example([[Create("/c"), Delete("/nowhere")], [Create("/a/z"), Check("/a", 7)]])
 @example([[Create("/b/x"), Delete("/b")]])

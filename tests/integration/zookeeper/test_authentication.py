@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import ZooKeeperAccessError, ZooKeeperAuthenticationError
+from cluster.tls.secret import Secret
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import Create, SessionState, SetData, ZkError
@@ -21,8 +22,8 @@ from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.rule("ZK-6")]
 
-DIGEST = Credentials(Scheme.DIGEST, "klamm", 'a "secret", as\\it were')
-SASL = Credentials(Scheme.SASL, "klamm", "secret")
+DIGEST = Credentials(Scheme.DIGEST, "klamm", Secret('a "secret", as\\it were'))
+SASL = Credentials(Scheme.SASL, "klamm", Secret("secret"))
 USERS = 'user_klamm="secret" user_other="others"'
 
 Connect = Callable[..., Awaitable[tuple[KazooZooKeeper, Events]]]
@@ -67,8 +68,8 @@ async def connect() -> AsyncIterator[Connect]:
 
 def access_lists(address: str, *paths: str, user: Credentials) -> list[set[tuple[str, str, int]]]:
     """What a tool of the operator sees: (scheme, id, permissions) of each node."""
-    sasl = {"mechanism": "DIGEST-MD5", "username": user.username, "password": user.password}
-    digest = [("digest", f"{user.username}:{user.password}")]
+    sasl = {"mechanism": "DIGEST-MD5", "username": user.username, "password": user.password.reveal()}
+    digest = [("digest", f"{user.username}:{user.password.reveal()}")]
     is_sasl = user.scheme is Scheme.SASL
     proof: dict[str, Any] = {"sasl_options": sasl} if is_sasl else {"auth_data": digest}
     with plain_client(address, **proof) as tool:
@@ -104,12 +105,13 @@ async def test_with_sasl_nodes_belong_to_the_user_as_kafka_makes_them(
 async def test_another_user_of_the_server_is_not_the_owner(sasl_server: EmbeddedZooKeeper, connect: Connect) -> None:
     client, _ = await connect(sasl_server.address, SASL, sets_acl=True)
     assert (await client.multi([Create("/mine")]))[0].ok
-    other, _ = await connect(sasl_server.address, Credentials(Scheme.SASL, "other", "others"))
+    other, _ = await connect(sasl_server.address, Credentials(Scheme.SASL, "other", Secret("others")))
     assert (await other.multi([SetData("/mine", b"x")]))[0].error is ZkError.NO_AUTH
 
 
 @pytest.mark.parametrize(
-    "credentials", [Credentials(Scheme.SASL, "klamm", "wrong"), Credentials(Scheme.SASL, "nobody", "secret")]
+    "credentials",
+    [Credentials(Scheme.SASL, "klamm", Secret("wrong")), Credentials(Scheme.SASL, "nobody", Secret("secret"))],
 )
 async def test_a_user_whom_the_server_does_not_accept_gets_no_session(
     sasl_server: EmbeddedZooKeeper, connect: Connect, credentials: Credentials
@@ -130,7 +132,7 @@ async def test_digest_needs_no_users_at_the_server(zookeeper: str, connect: Conn
     assert (await client.multi([Create("/mine")]))[0].ok
     (found,) = access_lists(zookeeper, "/mine", user=DIGEST)
     assert {(scheme, permissions) for scheme, _, permissions in found} == {("digest", 31), ("world", 1)}
-    impostor, _ = await connect(zookeeper, Credentials(Scheme.DIGEST, "klamm", "guessed"))
+    impostor, _ = await connect(zookeeper, Credentials(Scheme.DIGEST, "klamm", Secret("guessed")))
     assert (await impostor.multi([SetData("/mine", b"x")]))[0].error is ZkError.NO_AUTH
 
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from admin.cli.target import Target, find_target
-from cluster.config.client_properties import read_client_tls
+from cluster.config.client_properties import read_client_security
 from cluster.model.errors import ConfigError
 from cluster.process.local_cluster import CONTROLLER, STATE_VERSION, LocalClusterState, Member
 from cluster.tls.authority import client, write_certificates
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_file_that_certs_create_writes_is_taken(file: Path) -> None:
-    assert read_client_tls(file) == TlsSettings(
+    assert read_client_security(file).tls == TlsSettings(
         keystore_location=str(file.with_suffix(".pem")), truststore_location=str(file.with_name("ca.pem"))
     )
 
@@ -35,8 +35,9 @@ def test_the_file_that_certs_create_writes_is_taken(file: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("security.protocol=SASL_SSL", "security.protocol: 'SASL_SSL': must be PLAINTEXT or SSL"),
-        ("sasl.mechanism=PLAIN", "sasl.mechanism: klamm's listeners have no SASL yet"),
+        ("security.protocol=SASL_PLAINTEXT", "'SASL_PLAINTEXT': whoever listens would get the password or token"),
+        ("security.protocol=TLS", "security.protocol: 'TLS': must be one of PLAINTEXT, SSL, SASL_SSL"),
+        ("sasl.mechanism=PLAIN", "sasl.mechanism: has an effect with security.protocol=SASL_SSL only"),
         ("ssl.truststor.location=x", "ssl.truststor.location: is not supported"),
         ("ssl.client.auth=none", "ssl.client.auth: is not supported"),
         ("ssl.cipher.suites=x", "ssl.cipher.suites: is not supported"),
@@ -48,7 +49,7 @@ def test_what_has_no_effect_is_refused_by_name(tmp_path: Path, content: str, why
     wrong = tmp_path / "client.properties"
     wrong.write_text(f"security.protocol=SSL\n{content}\n")
     with pytest.raises(ConfigError) as refused:
-        read_client_tls(wrong)
+        read_client_security(wrong)
     assert f"--command-config: {wrong}: " in str(refused.value)
     assert why in str(refused.value)
 
@@ -56,7 +57,7 @@ def test_what_has_no_effect_is_refused_by_name(tmp_path: Path, content: str, why
 def test_without_ssl_nothing_else_counts(tmp_path: Path) -> None:
     plain = tmp_path / "client.properties"
     plain.write_text("bootstrap.servers=h:1\nclient.id=me\nssl.truststore.location=/nowhere\n")
-    assert read_client_tls(plain) is None
+    assert read_client_security(plain) == (None, None)
 
 
 def test_an_option_goes_before_a_variable_and_that_before_a_context(file: Path, tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_a_cluster_on_this_machine_has_the_certificate_of_its_client(tmp_path: P
     members = [Member(CONTROLLER, 1001, 1, 2)]
     state = LocalClusterState(STATE_VERSION, "z:1", members, {}, is_secured=is_secured)
     (tmp_path / "cluster.json").write_bytes(msgspec.json.encode(state))
-    tls = Target(data=tmp_path).tls()
+    tls = Target(data=tmp_path).security().tls
     assert (tls is not None) is is_secured
     assert state.metrics_of(members[0]) == ("https://127.0.0.1:2" if is_secured else "127.0.0.1:2")
     if tls is not None:

@@ -6,6 +6,7 @@ import pytest
 
 from adoption.command_config import CommandConfig, read_command_config
 from cluster.model.errors import ConfigError
+from cluster.tls.secret import Secret
 from cluster.zookeeper.login import Credentials, Scheme
 
 JAAS = 'Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="kafka" password="p"; };'
@@ -23,7 +24,7 @@ def test_credentials_are_those_of_the_jaas_file(tmp_path: Path) -> None:
         "klamm.zookeeper.auth.scheme=digest\nzookeeper.set.acl=true\n"
     )
     config = read_command_config(file)
-    assert config.credentials == Credentials(Scheme.DIGEST, "kafka", "p")
+    assert config.credentials == Credentials(Scheme.DIGEST, "kafka", Secret("p"))
     assert config.sets_acl
     assert config.tls is not None
 

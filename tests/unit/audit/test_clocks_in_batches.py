@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -11,6 +11,7 @@ from cluster.model.broker import ControllerId
 from state_log.record import Cause, Kind, LoggedStateChange
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.state_change_histories import draw, shuffled, stamped
+from tests.examples import examples
 from tests.unit.audit.test_rules import Streams, everything, in_batches
 
 
@@ -30,7 +31,7 @@ def with_clocks(seed: int, wrong: str, ms: int) -> tuple[Streams, Random]:
     return [[at(record) for record in stream] for stream in stamped(cluster.logs) if stream], random
 
 
-@settings(max_examples=50, deadline=None)
+@examples(20, deep=50)
 @example(seed=514720162, wrong="broker-1")
 @given(seed=st.integers(0, 2**32), wrong=st.sampled_from(["broker-1", "broker-3"]))
 def test_a_clock_that_is_behind_is_found_in_any_batches(seed: int, wrong: str) -> None:

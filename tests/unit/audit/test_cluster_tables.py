@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.batches.batch import check_rows, commit_batch
@@ -28,6 +28,7 @@ from audit.storage.table_schemas import (
 from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from state_log.record import Boot, Cause, Kind, LoadedPartition, Stamper, StateChange
 from state_log.writer import SegmentName
+from tests.examples import examples
 
 Step = tuple[str, str, StateChange]
 """Node, incarnation, record."""
@@ -214,7 +215,7 @@ def _fail(logs: Logs, random: Random, id_: int, epoch: int) -> None:
                 logs.leads(partition, leader, leader_epoch, event + random.randrange(2))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(8, deep=20)
 @given(seed=st.integers(0, 2**32))
 def test_tables_do_not_depend_on_batches_or_the_order_in_which_logs_arrive(
     seed: int, tmp_path_factory: pytest.TempPathFactory

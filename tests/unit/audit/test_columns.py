@@ -9,7 +9,7 @@ import msgspec
 import numpy
 import pyarrow
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from audit.records.columns import RECORDS, decode_block, partition_keys, to_columns
@@ -26,6 +26,7 @@ from state_log.record import (
     decode_line,
 )
 from tests.audits.state_change_histories import draw, stamped, write_logs
+from tests.examples import examples
 from tests.fuzz.damage import damaged, documents
 
 NOT_KEPT = {"prev", "partitions", "moves"}
@@ -83,7 +84,7 @@ def row_of(record: LoggedStateChange) -> dict[str, Any]:
     return row
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12, deep=30)
 @given(seed=st.integers(0, 1000))
 def test_a_row_has_what_the_record_of_its_partition_has(seed: int) -> None:
     records = [record for stream in stamped(draw(seed, steps=15, partitions=2).logs) for record in stream]
@@ -142,7 +143,7 @@ SOUND = [
 ANY_LINE = documents(SOUND) | st.sampled_from([json.dumps(d).encode() for d in SOUND]) | st.binary(max_size=40)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(120, deep=300)
 @given(lines=st.lists(ANY_LINE.map(lambda line: line.replace(b"\n", b"")), max_size=5))
 @example(lines=[b""])
 @example(lines=[b"", json.dumps(SOUND[0]).encode()])
@@ -159,7 +160,7 @@ def test_a_block_of_lines_decodes_as_each_line_does(lines: list[bytes]) -> None:
         assert rows.column(name).null_count == 0
 
 
-@settings(max_examples=200, deadline=None)
+@examples(80, deep=200)
 @given(data=st.data())
 def test_damaged_blocks_decode_as_their_lines_do(data: st.DataObject, sound_lines: list[bytes]) -> None:
     first = data.draw(st.integers(0, len(sound_lines) - 1))

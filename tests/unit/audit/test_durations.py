@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.record import Kind, LoggedStateChange, by_partition
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.state_change_histories import draw, shuffled, stamped
+from tests.examples import examples
 from tests.unit.audit.test_rules import everything, in_batches
 
 SEEDS = st.integers(0, 2**32)
@@ -48,7 +49,7 @@ def timed(seed: int) -> tuple[Streams, Random]:
     return [[at(record) for record in stream] for stream in stamped(cluster.logs) if stream], random
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40, deep=100)
 @given(seed=SEEDS)
 def test_they_depend_on_the_records_and_not_on_batches_or_their_order(seed: int) -> None:
     streams, random = timed(seed)
@@ -132,7 +133,7 @@ def plainly(states: Sequence[State]) -> Iterator[tuple[str, int]]:
         yield from ((rule, epochs[0]) for epochs in series if len(epochs) > most[rule])
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40, deep=100)
 @given(seed=SEEDS)
 def test_they_find_what_plain_code_finds(seed: int) -> None:
     records = everything(timed(seed)[0])
@@ -144,7 +145,7 @@ def test_they_find_what_plain_code_finds(seed: int) -> None:
     assert found == {(*name, number) for number in range(3) for name in plainly(states_of(records, number))}
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12, deep=30)
 @given(seed=SEEDS)
 def test_a_timeline_has_every_state_from_one_to_the_next(seed: int) -> None:
     records = everything(timed(seed)[0])

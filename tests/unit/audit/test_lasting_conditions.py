@@ -4,7 +4,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from state_log.record import Cause, Kind, Stamper, StateChange
 from state_log.writer import SegmentName
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.log_audits import audit_folder
+from tests.examples import examples
 from tests.unit.audit.rules.test_unclean_elections import record
 
 HOUR_MS = 3_600_000
@@ -87,7 +88,7 @@ def test_work_that_does_not_end_is_open(tmp_path: Path, begun: StateChange, rule
     assert lasting(audited(tmp_path, (begun, 0)), 48 * HOUR_MS) == [(rule, 0, 48 * HOUR_MS)]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(20, deep=50)
 @given(seed=st.integers(0, 2**32))
 def test_reassignments_depend_on_the_records_and_not_on_their_order(seed: int) -> None:
     random = Random(seed)

@@ -1,11 +1,12 @@
 """The digests of lines, kept in sorted runs: whatever the batches, each line is found under its number."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.chains.line_digests import DIGEST_BYTES, digests_of, find_digests, packed, reduce_digests
 from audit.records.sorted_runs import SortedRun, joined_runs
 from state_log.chain import ChainSegment
+from tests.examples import examples
 
 LOGS = [("broker-1", "1700000000000.1"), ("controller-1001", "1700000000000.2")]
 
@@ -26,7 +27,7 @@ BATCHES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(24, deep=60)
 @given(BATCHES, st.lists(st.integers(0, 15_000), min_size=5, max_size=5))
 def test_a_line_is_found_if_it_was_read(batches: list[list[tuple[int, int, int]]], wanted: list[int]) -> None:
     runs: list[SortedRun] = []

@@ -5,11 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.reading.log_files import START, LogFiles, Position, Range, advance, ends, line_end, ranges
 from state_log.writer import SegmentName
+from tests.examples import examples
 
 A, B = "broker-1-1700000000000.1", "broker-2-1700000000000.1"
 
@@ -152,7 +153,7 @@ class GrowingLogs:
             file.write(data)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40, deep=100)
 @given(data=st.data())
 def test_every_line_is_taken_exactly_once_and_in_order_however_the_logs_grow(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

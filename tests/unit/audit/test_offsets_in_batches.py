@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -10,6 +10,7 @@ from cluster.model.broker import Offset
 from state_log.record import Kind, LoggedStateChange
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.state_change_histories import draw, shuffled, stamped
+from tests.examples import examples
 from tests.unit.audit.test_rules import Streams, everything, in_batches
 
 
@@ -36,7 +37,7 @@ def offsets(streams: list[list[LoggedStateChange]], random: Random) -> list[list
     return [[change(record) for record in stream] for stream in streams]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40, deep=100)
 @given(seed=st.integers(0, 2**32))
 def test_findings_depend_on_the_records_and_not_on_batches_or_their_order(seed: int) -> None:
     streams, random = with_offsets(seed)

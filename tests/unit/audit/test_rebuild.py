@@ -70,7 +70,7 @@ def rebuild_in_the_midst(logs: Path, top: Path) -> None:
     assert_same(output, undisturbed)
 
 
-@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize("seed", [4, pytest.param(5, marks=pytest.mark.deep)])
 def test_an_audit_of_a_simulated_cluster_goes_on_behind_a_rebuild(seed: int, tmp_path: Path) -> None:
     logs = simulated_logs(tmp_path / "logs", seed, "--minutes", "3")
     rebuild_in_the_midst(logs, tmp_path)
@@ -83,7 +83,7 @@ def faulty(seed: int, *faults: Callable[[Cluster], str]) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.deep) for seed in (0, 2))])
 def test_an_audit_with_findings_goes_on_behind_a_rebuild(seed: int, tmp_path: Path) -> None:
     faults = second_leader_by_an_agent, leader_epoch_leap, leader_outside_isr, two_states_of_one_version
     write_logs(faulty(seed, *faults).logs, tmp_path / "logs")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from cluster.model.broker import LeaderEpoch
 from state_log.record import Kind, LoggedStateChange, StateChange
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.state_change_histories import Cluster, shuffled, stamped
+from tests.examples import examples
 from tests.unit.audit.rules.test_recreations import ABSENT, NEW, OFFLINE, record
 from tests.unit.audit.test_rules import in_batches
 
@@ -47,7 +48,7 @@ def with_deletions(seed: int, *, then_created: bool = True) -> Cluster:
     return cluster
 
 
-@settings(max_examples=100, deadline=None)
+@examples(60, deep=150)
 @given(seed=SEEDS)
 def test_a_partition_created_anew_without_an_id_gives_no_false_finding_in_any_order(seed: int) -> None:
     random, streams = Random(seed), stamped(with_deletions(seed).logs)
@@ -62,7 +63,7 @@ def test_a_partition_created_anew_without_an_id_gives_no_false_finding_in_any_or
     assert {finding.partition for finding in found} <= {0}
 
 
-@settings(max_examples=40, deadline=None)
+@examples(24, deep=60)
 @given(seed=SEEDS)
 def test_contradictions_are_found_where_nothing_was_created_anew_and_the_same_in_any_order(seed: int) -> None:
     random, streams = Random(seed), stamped(with_deletions(seed).logs)
@@ -80,7 +81,7 @@ def contradicted(record: LoggedStateChange, random: Random) -> LoggedStateChange
     return replace(record, leader_epoch=LeaderEpoch(record.leader_epoch + 3))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(12, deep=30)
 @given(seed=SEEDS)
 def test_a_partition_that_is_only_deleted_is_compared_as_any_other(seed: int) -> None:
     cluster = with_deletions(seed, then_created=False)

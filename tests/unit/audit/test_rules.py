@@ -23,6 +23,7 @@ from state_log.invariants import ONE_CONTROLLER_PER_EPOCH, RECORD_RULES, check_a
 from state_log.record import Cause, Kind, LoggedStateChange, by_partition
 from tests.audits.columnar_audits import ColumnarAudit, audit_batches, table_of
 from tests.audits.state_change_histories import draw, shuffled, stamped
+from tests.examples import examples
 
 SEEDS = st.integers(0, 2**32)
 Streams = list[list[LoggedStateChange]]
@@ -83,7 +84,7 @@ def everything(streams: Streams) -> list[LoggedStateChange]:
     return [record for stream in streams for record in stream]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(24, deep=60)
 @given(seed=SEEDS, leaders_write=st.booleans())
 def test_a_correct_history_has_no_findings(seed: int, leaders_write: bool) -> None:
     random = Random(seed)
@@ -93,7 +94,7 @@ def test_a_correct_history_has_no_findings(seed: int, leaders_write: bool) -> No
         assert {rule for rule, _ in audit_batches(batches)} <= {UNCLEAN_ELECTION}
 
 
-@settings(max_examples=100, deadline=None)
+@examples(60, deep=150)
 @given(seed=SEEDS, leaders_write=st.booleans())
 def test_findings_depend_on_the_records_and_not_on_batches_or_the_order_of_incarnations(
     seed: int, leaders_write: bool
@@ -107,7 +108,7 @@ def test_findings_depend_on_the_records_and_not_on_batches_or_the_order_of_incar
     assert waiting(parts, UNWRITTEN) == waiting(whole, UNWRITTEN)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=SEEDS, leaders_write=st.booleans(), open_rows=st.sampled_from([1, 12]))
 def test_findings_do_not_depend_on_what_is_sealed(seed: int, leaders_write: bool, open_rows: int) -> None:
     """Records that arrive late, below the floors, are judged with what is sealed."""
@@ -126,7 +127,7 @@ def test_findings_do_not_depend_on_what_is_sealed(seed: int, leaders_write: bool
     assert waiting(parts, UNWRITTEN) == waiting(whole, UNWRITTEN)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(24, deep=60)
 @given(seed=SEEDS)
 def test_what_waits_at_the_end_does_not_depend_on_batches(seed: int) -> None:
     random = Random(seed)
@@ -145,7 +146,7 @@ def waiting(audit: ColumnarAudit, table: Awaited) -> list[str]:
     return sorted({str((row["key"], row["sub"], row["content"])) for row in rows.to_pylist()})
 
 
-@settings(max_examples=40, deadline=None)
+@examples(24, deep=60)
 @given(seed=SEEDS)
 def test_a_batch_that_is_checked_again_changes_nothing(seed: int) -> None:
     streams, _ = histories(seed)
@@ -203,14 +204,14 @@ def by_columns(findings: Iterable[AuditFinding]) -> set[Name]:
     }
 
 
-@settings(max_examples=100, deadline=None)
+@examples(60, deep=150)
 @given(seed=SEEDS, leaders_write=st.booleans())
 def test_rules_over_columns_find_what_the_reference_model_finds(seed: int, leaders_write: bool) -> None:
     streams, _ = histories(seed, leaders_write=leaders_write)
     assert by_columns(audit_batches([everything(streams)]).values()) == by_checker(streams)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(24, deep=60)
 @given(
     st.lists(
         st.tuples(st.integers(1, 3), st.integers(1, 4), st.sampled_from(["active", "resigned"])),
@@ -260,7 +261,7 @@ STRANGE = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(60, deep=150)
 @given(seed=SEEDS)
 def test_rules_on_single_records_find_what_the_row_by_row_rules_find(seed: int) -> None:
     streams, random = histories(seed)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy
 import pyarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.records.sealed_runs import SealedSegment, Sealing, divided, to_segment
@@ -19,6 +19,7 @@ from audit.records.sorted_runs import (
     gather_all,
     neighbours,
 )
+from tests.examples import examples
 
 SCHEMA = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64(), "at_ms": pyarrow.int64()})
 BY = Sealing(stay=2)
@@ -65,7 +66,7 @@ def all_rows(runs: Runs) -> list[Row]:
 
 
 @pytest.mark.parametrize("by", [BY, Sealing(times=(), stay=1), Sealing(whole=True)], ids=["time", "order", "key"])
-@settings(max_examples=60, deadline=None)
+@examples(24, deep=60)
 @given(batches=st.lists(ROWS, max_size=5), places=PLACES)
 def test_lookups_find_what_they_would_find_if_nothing_were_sealed(
     by: Sealing, batches: list[list[Row]], places: list[tuple[int, int]]
@@ -83,7 +84,7 @@ def test_lookups_find_what_they_would_find_if_nothing_were_sealed(
         assert ours.tolist() == theirs.tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(24, deep=60)
 @given(batches=st.lists(ROWS, max_size=5))
 def test_all_open_rows_are_at_the_floor_or_above_or_came_after_it_was_set(batches: list[list[Row]]) -> None:
     runs = sealed_again_and_again(batches, BY)

@@ -4,10 +4,11 @@ from itertools import pairwise
 
 import numpy
 import pyarrow
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.records.sorted_runs import NOTHING, SortedRun, expand, gather, merge_plan, merged, neighbours
+from tests.examples import examples
 
 SCHEMA = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64(), "value": pyarrow.int64()})
 KEYS = st.sampled_from([0, 1, 5, 1 << 63, (1 << 64) - 1])
@@ -33,7 +34,7 @@ def wanted(places: list[tuple[int, int]]) -> tuple[numpy.ndarray, numpy.ndarray]
     return numpy.array([key for key, _ in places], numpy.uint64), numpy.array([sub for _, sub in places], numpy.int64)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(120, deep=300)
 @given(rows=ROWS, places=st.lists(st.tuples(KEYS, SUBS), max_size=6))
 def test_find_gives_the_rows_of_a_place_and_those_of_its_key(rows: list[Row], places: list[tuple[int, int]]) -> None:
     run = SortedRun(table(rows))
@@ -46,14 +47,14 @@ def test_find_gives_the_rows_of_a_place_and_those_of_its_key(rows: list[Row], pl
         assert rows_of(run.rows.slice(start, first - start)) == sorted(r for r in rows if r[0] == key and r[1] < sub)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(80, deep=200)
 @given(runs=st.lists(ROWS, max_size=4), places=st.lists(st.tuples(KEYS, SUBS), max_size=6))
 def test_gather_gives_all_rows_of_the_places_each_once(runs: list[list[Row]], places: list[tuple[int, int]]) -> None:
     found = gather([SortedRun(table(rows)) for rows in runs], *wanted(places), SCHEMA.empty_table())
     assert rows_of(found) == sorted(row for rows in runs for row in rows if row[:2] in places)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(80, deep=200)
 @given(runs=st.lists(ROWS, max_size=4), places=st.lists(st.tuples(KEYS, SUBS), min_size=1, max_size=6))
 def test_neighbours_are_the_next_subs_of_a_key_in_any_run(runs: list[list[Row]], places: list[tuple[int, int]]) -> None:
     lower, higher, present = neighbours([SortedRun(table(rows)) for rows in runs], *wanted(places))
@@ -64,7 +65,7 @@ def test_neighbours_are_the_next_subs_of_a_key_in_any_run(runs: list[list[Row]],
         assert present[number] == (sub in subs)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40, deep=100)
 @given(batches=st.lists(ROWS, max_size=12))
 def test_runs_that_are_merged_keep_every_row_and_stay_few(batches: list[list[Row]]) -> None:
     tables: list[pyarrow.Table] = []

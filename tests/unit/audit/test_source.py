@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pyarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
@@ -30,6 +30,7 @@ from audit.records.columns import to_columns
 from state_log.chain import ChainSegment
 from state_log.record import CHAIN_START, LINE_BYTES_MAX, Kind, Stamper, StateChange, line_digest
 from tests.audits.state_change_histories import draw, stamped, write_logs
+from tests.examples import examples
 
 ALL = ReadAllAvailable()
 BUCKETS = 4
@@ -249,7 +250,7 @@ def test_of_many_malformed_lines_the_first_are_kept_and_all_are_counted(tmp_path
     assert (summary.quarantined, len(summary.lines)) == (QUARANTINED_MAX + 5, QUARANTINED_MAX)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(20, deep=50)
 @given(data=st.data())
 def test_however_lines_are_cut_into_blocks_they_are_the_same_lines(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

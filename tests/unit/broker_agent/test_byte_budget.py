@@ -2,11 +2,12 @@
 
 import asyncio
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_agent.requests.batch_validation import ByteBudget
 from simulator.virtual_time_loop import VirtualTimeLoop
+from tests.examples import examples
 
 
 async def test_a_large_wish_is_not_passed_by_smaller_ones_that_came_later() -> None:
@@ -38,7 +39,7 @@ async def test_more_than_there_is_takes_all_of_it() -> None:
     assert budget.free == 10
 
 
-@settings(max_examples=200, deadline=None)
+@examples(80, deep=200)
 @given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 5), st.integers(0, 5), st.booleans()), max_size=20))
 def test_whatever_is_given_up_all_comes_back(wishes: list[tuple[int, int, int, bool]]) -> None:
     budget, held = ByteBudget(10), [0]

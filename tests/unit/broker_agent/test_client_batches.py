@@ -8,7 +8,7 @@ import cramjam
 import pytest
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker_agent.log.config import LogConfig
@@ -297,7 +297,7 @@ def encoded(offset: int, record: tuple[int, bytes | None, bytes | None, list[tup
 
 
 @pytest.mark.rule("R7.16")
-@settings(max_examples=500, deadline=None)
+@examples(200, deep=500)
 @given(st.binary(max_size=80), st.integers(1, 5))
 @example(b"\x10\x80\0\0\1\2v\0\0", 1)
 def test_any_bytes_are_read_as_the_plain_reader_reads_them_or_refused(section: bytes, count: int) -> None:

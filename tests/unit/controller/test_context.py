@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.model.broker import BrokerEpoch, BrokerId, RegisteredBroker, TopicId
@@ -34,6 +34,7 @@ from controller.context.leaderships import PreferredLeaders, is_imbalanced
 from controller.context.topics import TopicIdConflictError
 from simulator.recount import recount
 from tests.controllers.contexts import assignment, broker, context, ids, leadership, registered, tp
+from tests.examples import examples
 
 
 @pytest.mark.rule("CX-1", "CX-2")
@@ -271,7 +272,7 @@ def count_preferred_leaders(cluster: ControllerContext) -> PreferredLeaders:
 
 
 @pytest.mark.rule("CX-20", "CX-22", "INV-10", "D-97")
-@settings(max_examples=200)
+@examples(80, deep=200)
 @given(st.lists(steps, max_size=30))
 def test_counters_and_indexes_equal_a_recount_after_every_step(taken: list[tuple[str, str, Any]]) -> None:
     cluster = context([1, 2])

@@ -10,13 +10,14 @@ from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.codec import decode, encode
 from cluster.model.broker import ControllerId
 from cluster.model.errors import ApiError, ErrorCode
+from controller.adapters.kafka.acl_apis import ACL_APIS
 from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.conversions import AnsweredApi
 from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER
 from tests.examples import examples
 from tests.kafka.message_strategies import messages
 
-CONVERSIONS = (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(1001)))
+CONVERSIONS = (*OF_ACTIVE_CONTROLLER, *ACL_APIS, *config_apis(ControllerId(1001)))
 VERSIONS = [
     (conversion, version)
     for conversion in CONVERSIONS

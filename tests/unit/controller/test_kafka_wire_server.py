@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from cluster.model.errors import PeerUnreachableError, StartupError
-from cluster.tls.contexts import client_context, server_context
+from cluster.tls.contexts import client_context
 from cluster.tls.settings import TlsSettings
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
 from tests.kafka.frames import HOST, LIMITS, Scripted, echo, raw_client, serving, until
@@ -358,10 +358,10 @@ def test_a_port_in_use_is_refused_by_name(run: Run) -> None:
 def test_tls_is_spoken_and_plain_bytes_are_not_taken(run: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
     made = make_certificates(tmp_path_factory.mktemp("certificates"))
     settings = TlsSettings(keystore_location=str(made.node), truststore_location=str(made.authority))
-    server_tls, client_tls = server_context(settings), client_context(settings)
+    client_tls = client_context(settings)
 
     async def scenario() -> None:
-        async with serving(Scripted(echo), tls=server_tls) as (_, endpoint):
+        async with serving(Scripted(echo), tls=settings) as (_, endpoint):
             async with raw_client(endpoint) as plain:
                 plain.send(b"x" * 1000)
                 # It may say so in TLS before it closes.
@@ -376,7 +376,7 @@ def test_tls_is_spoken_and_plain_bytes_are_not_taken(run: Run, tmp_path_factory:
 @pytest.mark.rule("D-106")
 def test_connections_without_a_handshake_go_first_and_end(run: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
     made = make_certificates(tmp_path_factory.mktemp("certificates"))
-    tls = server_context(TlsSettings(keystore_location=str(made.node)))
+    tls = TlsSettings(keystore_location=str(made.node))
     trusting = client_context(TlsSettings(truststore_location=str(made.authority)))
 
     async def scenario() -> None:

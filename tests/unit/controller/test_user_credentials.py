@@ -4,8 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.model.errors import ApiError, ErrorCode
+from cluster.sasl.scram import Decoys, ScramClientExchange, ScramServerExchange, parse_credential
 from controller.decisions.configs.user_credentials import refused_users, user_entity, with_credentials
-from controller.user_requests import ScramCredentialDeletion, ScramCredentialUpsertion
+from controller.user_requests import ScramCredentialDeletion, ScramCredentialUpsertion, ScramMechanism
 from tests.controllers.user_credentials import SHA_256, SHA_512, of, upsertion
 
 
@@ -73,3 +74,15 @@ def test_what_is_wrong_with_a_user_does_not_concern_others(
 
 def test_a_valid_request_has_no_refusal() -> None:
     assert refused_users(of(upsertion(), upsertion(mechanism=SHA_512), ScramCredentialDeletion("bob", SHA_256))) == {}
+
+
+@pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
+def test_a_credential_that_is_written_authenticates_its_user(mechanism: ScramMechanism) -> None:
+    written = with_credentials({}, [upsertion(mechanism=mechanism, iterations=16_384)])[mechanism.key]
+    credential = parse_credential(mechanism.key, written)
+    server = ScramServerExchange(mechanism.key, lambda _: credential, Decoys())
+    client, challenge, user = ScramClientExchange(mechanism.key, "ann", "pencil"), b"", None
+    while (message := client.step(challenge)) is not None:
+        step = server.step(message)
+        challenge, user = step.answer, step.user
+    assert user == "ann"

@@ -115,7 +115,7 @@ def test_the_environment_of_a_process_is_a_whole_configuration(name: str, monkey
 
 
 def test_every_variable_has_a_default() -> None:
-    text = (FOLDER / "compose.yaml").read_text()
+    text = (FOLDER / "compose.yaml").read_text() + (FOLDER / "compose.secured.yaml").read_text()
     used = {part.partition("}")[0] for part in text.split("${")[1:]}
     assert used == DEFAULTS.keys() - {"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"}
 
@@ -133,7 +133,7 @@ def test_copies_of_metrics_are_where_prometheus_reads_them_on_request_only(name:
 
 def accepted(command: list[str]) -> str:
     """What compose makes of the file. The commands do not speak to an engine."""
-    files = "compose.yaml:compose.strimzi.yaml:compose.confluent.yaml"
+    files = "compose.yaml:compose.strimzi.yaml:compose.confluent.yaml:compose.secured.yaml"
     environment = {**os.environ, "COMPOSE_PROFILES": ",".join(PROFILES), "COMPOSE_FILE": files}
     answer = subprocess.run(
         [*command, "config"], cwd=FOLDER, env=environment, capture_output=True, text=True, check=False

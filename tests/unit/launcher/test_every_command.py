@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from launcher.__main__ import app
 
 READS = {
+    "acls list",
     "top",
     "brokers describe",
     "brokers list",
@@ -26,6 +27,8 @@ READS = {
     "watch",
 }
 CHANGES = {
+    "acls add",
+    "acls remove",
     "brokers acknowledge-damage",
     "brokers alter",
     "brokers balance-dirs",

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import msgpack
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from state_log.histories import HISTORY_LIMIT, INCARNATIONS_LIMIT, PartitionHist
 from state_log.invariants import RECORD_RULES, Checker, InvariantViolation, check_all, check_partition
 from state_log.record import Cause, Kind, LoggedStateChange, StateChange, by_partition
 from tests.audits.state_change_histories import Cluster, draw, shuffled, stamped
+from tests.examples import examples
 
 SEEDS = st.integers(0, 2**32)
 
@@ -55,7 +56,7 @@ def rules(findings: list[InvariantViolation]) -> set[str]:
 
 
 @pytest.mark.rule("INV-1", "INV-2", "INV-3", "INV-4", "INV-5", "P7", "P17")
-@settings(max_examples=150, deadline=None)
+@examples(60, deep=150)
 @given(seed=SEEDS, order=SEEDS)
 def test_what_a_correct_cluster_logs_gives_no_findings_in_whatever_order_it_is_read(seed: int, order: int) -> None:
     records = shuffled(stamped(draw(seed, steps=40, partitions=2).logs), Random(order))
@@ -196,7 +197,7 @@ def two_controllers_in_one_epoch(cluster: Cluster) -> str:
         two_controllers_in_one_epoch,
     ],
 )
-@settings(max_examples=25, deadline=None)
+@examples(10, deep=25)
 @given(seed=SEEDS, order=SEEDS)
 def test_each_kind_of_fault_is_found_in_whatever_order_it_is_read(
     break_it: Callable[[Cluster], str], seed: int, order: int
@@ -318,7 +319,7 @@ def test_memory_is_bounded_and_what_is_too_old_to_be_placed_passes() -> None:
     assert check_partition(history, ancient) == []
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12, deep=30)
 @given(seed=SEEDS, order=SEEDS)
 def test_a_history_goes_through_its_serialised_form_between_any_two_records(seed: int, order: int) -> None:
     cluster = draw(seed)

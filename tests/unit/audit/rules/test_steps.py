@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.rules.machine_steps import RULE as MACHINES
@@ -11,6 +11,7 @@ from audit.rules.moves import RULE as MOVES
 from state_log.record import LoggedStateChange
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.step_histories import Found, drawn_steps, wrong_steps
+from tests.examples import examples
 from tests.unit.audit.test_rules import in_batches
 
 RULES = {*MACHINES.explains, *MOVES.explains}
@@ -33,7 +34,7 @@ def check_seed(seed: int) -> set[Found]:
     return found
 
 
-@settings(max_examples=30, deadline=None)
+@examples(24, deep=60)
 @given(st.integers(0, 2**32))
 def test_findings_are_those_of_a_naive_reading_in_whatever_order_records_arrive(seed: int) -> None:
     check_seed(seed)

@@ -36,7 +36,7 @@ def test_each_listener_asks_for_certificates_as_its_own_key_says(tmp_path: Path)
         }
     )
     listening = kafka_tls(found.settings, found.kafka_listeners).listening
-    assert {name: context.verify_mode for name, context in listening.items()} == {
+    assert {name: context.current().verify_mode for name, context in listening.items()} == {
         "CONTROLPLANE-9090": ssl.CERT_REQUIRED,
         "TLS-9093": ssl.CERT_OPTIONAL,
         "EXTERNAL": ssl.CERT_NONE,

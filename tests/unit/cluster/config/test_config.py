@@ -12,6 +12,7 @@ from cluster.config.settings import Settings
 from cluster.model.broker import Endpoint
 from cluster.model.errors import ConfigError
 from cluster.model.listeners import ListenerNames
+from cluster.tls.secret import Secret
 from cluster.zookeeper.login import Credentials, Scheme
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -163,7 +164,7 @@ def test_a_user_may_be_named_with_and_without_owning_nodes(write: Any, tmp_path:
     for sets_acl in (False, True):
         settings = {"java.security.auth.login.config": str(path), "zookeeper.set.acl": sets_acl}
         config = load_config(write(FILE), {"settings": settings})
-        assert read_credentials(config.settings) == Credentials(Scheme.SASL, "u", "p")
+        assert read_credentials(config.settings) == Credentials(Scheme.SASL, "u", Secret("p"))
     assert read_credentials(load_config(write(FILE)).settings) is None
 
 

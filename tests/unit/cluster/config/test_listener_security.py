@@ -82,7 +82,7 @@ def test_a_listener_has_its_own_stores(stores: dict[str, str], tmp_path: Path) -
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({MAP: "PLAINTEXT:SASL_SSL,CONTROL:SSL"}, "'PLAINTEXT:SASL_SSL': the protocol must be PLAINTEXT or SSL"),
+        ({MAP: "PLAINTEXT:TLS,CONTROL:SSL"}, "'PLAINTEXT:TLS': the protocol must be PLAINTEXT, SSL or SASL_SSL"),
         ({"ssl.keystore.location": None}, "ssl.keystore.location: None: an SSL listener needs a private key"),
         ({"ssl.truststore.location": None}, "ssl.truststore.location: None: ssl.client.auth=required needs"),
         ({"ssl.client.auth": "requested"}, "listener.name.plaintext.ssl.client.auth: requested: gRPC has none or req"),
@@ -108,6 +108,34 @@ def test_passwords_and_keys_are_not_shown_in_errors(stores: dict[str, str]) -> N
         (line,) = errors({MAP: BOTH, **stores, key: ["secret"]})
         assert "(not shown)" in line
         assert "secret" not in line
+
+
+class TestGoverningKafka:
+    """A controller of Apache Kafka's brokers: there the names of listeners are those of Kafka listeners."""
+
+    KAFKA = {"klamm.broker.protocol": "kafka", "klamm.kafka.listeners": "PLAINTEXT://127.0.0.1:19092"}
+
+    def test_its_grpc_listeners_have_names_of_their_own(self, stores: dict[str, str]) -> None:
+        secured = {MAP: "PLAINTEXT:PLAINTEXT,GRPC:SSL,GRPC_CONTROL:SSL,GRPC_EXTERNAL:SSL,METRICS:SSL", **stores}
+        found = config({**self.KAFKA, **secured}, external_listen="127.0.0.1:2", metrics_listen="127.0.0.1:3")
+        assert {(e.listener, e.security_protocol) for e in found.endpoints(1, 2, 3)} == {
+            ("PLAINTEXT", "SSL"),
+            ("CONTROL", "SSL"),
+            ("EXTERNAL", "SSL"),
+        }
+        assert [listener.security_protocol for listener in found.kafka_listeners] == ["PLAINTEXT"]
+        tls = [server_tls_of(found.settings, name) for name in ("GRPC", "GRPC_CONTROL", "PLAINTEXT")]
+        assert [None if one is None else one.client_auth for one in tls] == ["none", "required", None]
+
+    def test_tls_of_its_kafka_listeners_is_not_that_of_grpc(self, stores: dict[str, str]) -> None:
+        found = config({**self.KAFKA, MAP: "PLAINTEXT:SSL", **stores})
+        assert {e.security_protocol for e in found.endpoints(1, 2)} == {"PLAINTEXT"}
+
+    def test_none_of_them_stays_open_by_an_oversight(self, stores: dict[str, str]) -> None:
+        (line,) = errors({**self.KAFKA, MAP: "GRPC:SSL", **stores})
+        assert "says nothing of the listener GRPC_CONTROL, while GRPC has SSL" in line
+        given = {**self.KAFKA, "klamm.kafka.listeners": "GRPC://:1", MAP: "GRPC:PLAINTEXT"}
+        assert "GRPC: is the name of a gRPC listener; give another" in errors(given)[0]
 
 
 class TestZooKeeper:

@@ -18,6 +18,9 @@ DEFAULTS: dict[str, Any] = {
     "zookeeper.connection.timeout.ms": 18_000,
     "zookeeper.max.in.flight.requests": 10,
     "zookeeper.set.acl": False,
+    "authorizer.class.name": "",
+    "super.users": "",
+    "allow.everyone.if.no.acl.found": False,
     "zookeeper.sasl.clientconfig": "Client",
     "controller.socket.timeout.ms": 30_000,
     "request.timeout.ms": 30_000,
@@ -99,6 +102,10 @@ DEFAULTS: dict[str, Any] = {
     "zookeeper.ssl.client.enable": False,
     "zookeeper.ssl.endpoint.identification.algorithm": "https",
     "zookeeper.ssl.crl.enable": False,
+    "ssl.principal.mapping.rules": "DEFAULT",
+    "sasl.oauthbearer.sub.claim.name": "sub",
+    "sasl.oauthbearer.clock.skew.seconds": 30,
+    "connection.failed.authentication.delay.ms": 100,
     "zookeeper.ssl.ocsp.enable": False,
 }
 OTHER_DEFAULTS = {
@@ -108,8 +115,9 @@ OTHER_DEFAULTS = {
     "queued.max.request.bytes": 268_435_456,
     "ssl.keystore.type": "PEM",
     "ssl.truststore.type": "PEM",
+    "connections.max.reauth.ms": 3_600_000,
 }
-"""Kafka's are: none, 104857600, 500, -1, and JKS twice."""
+"""Kafka's are: none, 104857600, 500, -1, JKS twice, and 0."""
 WITHOUT_DEFAULT = {
     "listener.security.protocol.map",
     "zookeeper.connect",
@@ -143,6 +151,12 @@ WITHOUT_DEFAULT = {
     "zookeeper.ssl.truststore.password",
     "zookeeper.ssl.truststore.type",
     "max.connections.per.ip.overrides",
+    # Kafka's default is a mechanism that klamm does not have.
+    "sasl.enabled.mechanisms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "listener.name.LISTENER.sasl.*",
 }
 
 
@@ -210,3 +224,19 @@ def test_each_cleaner_has_memory_for_keys_and_records_may_be_compacted_before_th
     for key in ("log_cleaner_io_buffer_load_factor", "log_cleaner_io_max_bytes_per_second"):
         with pytest.raises(ValueError, match="greater than 0"):
             Settings(**{key: 0})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        (
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "must be kafka.security.authorizer.AclAuthorizer, or empty for none",
+        ),
+        ("super.users", "User:alice,bob;carol", "principal 'carol': is not Type:name"),
+    ],
+)
+def test_the_authorizer_is_kafkas_and_super_users_are_principals(key: str, value: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        Settings.model_validate({key: value})

@@ -11,7 +11,7 @@ from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest
 from cluster.kafka_wire.messages.connections import HeartbeatRequest, HeartbeatResponse
 from cluster.model.broker import Endpoint
 from cluster.model.errors import PeerNotConnectedError, PeerUnreachableError, UnresolvableHostError
-from cluster.tls.contexts import client_context, server_context
+from cluster.tls.contexts import client_context
 from cluster.tls.settings import TlsSettings
 from tests.kafka.frames import HOST, RawClient, Scripted, raw_server, serving, until
 from tests.processes.certificates import make_certificates
@@ -197,7 +197,7 @@ def test_tls_and_a_broker_that_speaks_plain(run: Run, tmp_path_factory: pytest.T
         client.writer.write(b"hello")
 
     async def scenario() -> None:
-        async with serving(Scripted(answering), tls=server_context(settings)) as (_, endpoint):
+        async with serving(Scripted(answering), tls=settings) as (_, endpoint):
             connection = await KafkaConnection.open(
                 endpoint, client_id="klamm", timeout_s=TIMEOUT_S, tls=client_context(settings)
             )

@@ -32,6 +32,7 @@ from cluster.requests.topics import CreateTopicsRequest, DescribeTopicsRequest, 
 from cluster.rpc.codec import codec_for
 from cluster.rpc.methods import DOMAIN_TYPES, METHOD_OF_REQUEST, encode_request
 from klamm.v1 import broker_agent_pb2, control_pb2
+from tests.examples import number_of_examples
 
 WIDE = {BrokerEpoch, Offset}
 WIDE_FIELDS = {"timestamp", "log_append_time_ms", "producer_id_start", "at_ms", "next_seq", "seq", "flushed_seq"}
@@ -74,7 +75,7 @@ def values(annotation: Any, name: str = "") -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize(("codec", "domain_type"), CODECS)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=number_of_examples(12, deep=30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_message_comes_back_as_it_was(codec: Any, domain_type: type, data: st.DataObject) -> None:
     value = data.draw(values(domain_type))
@@ -82,7 +83,7 @@ def test_every_message_comes_back_as_it_was(codec: Any, domain_type: type, data:
 
 
 @pytest.mark.parametrize("domain_type", [LeaderAndIsrRequest, UpdateMetadataRequest])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=number_of_examples(24, deep=60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_the_shared_encoding_says_the_same_as_the_plain_one(domain_type: Any, data: st.DataObject) -> None:
     request = data.draw(values(domain_type))

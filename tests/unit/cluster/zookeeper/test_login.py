@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.tls.secret import Secret
 from cluster.zookeeper.login import Credentials, Scheme, parse_login
 
 KAFKA_FILE = """
@@ -21,12 +22,12 @@ Client {
 
 
 def test_the_section_for_zookeeper_names_user_and_password() -> None:
-    assert parse_login(KAFKA_FILE, "Client", Scheme.SASL) == Credentials(Scheme.SASL, "kafka", 's{e}c;r=e"t//x')
+    assert parse_login(KAFKA_FILE, "Client", Scheme.SASL) == Credentials(Scheme.SASL, "kafka", Secret('s{e}c;r=e"t//x'))
 
 
 def test_another_section_may_be_meant_and_values_need_no_quotes() -> None:
     text = "Zk{a.Module optional debug=true username=u password=p; b.Module required username=v;};"
-    assert parse_login(text, "Zk", Scheme.DIGEST) == Credentials(Scheme.DIGEST, "u", "p")
+    assert parse_login(text, "Zk", Scheme.DIGEST) == Credentials(Scheme.DIGEST, "u", Secret("p"))
 
 
 @pytest.mark.parametrize(
@@ -47,4 +48,4 @@ def test_what_is_missing_is_named_and_nothing_of_the_file_is_shown(text: str, wh
 
 
 def test_the_password_is_not_shown() -> None:
-    assert "secret" not in repr(Credentials(Scheme.SASL, "kafka", "secret"))
+    assert "secret" not in repr(Credentials(Scheme.SASL, "kafka", Secret("secret")))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from controller.replay.verdicts import NO_LIVENESS, NO_MOVES_BEFORE, NO_PERMISSI
 from state_log.causes import ISR_WRITTEN
 from state_log.record import Cause, DecisionInputs, Kind, LoggedStateChange
 from tests.controllers.decision_logs import ABSENT, NEW, OFFLINE, ONLINE, DecisionLog
+from tests.examples import examples
 
 Make = Callable[..., DecisionLog]
 
@@ -359,7 +360,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@examples(60, deep=150)
 @given(data=st.data(), make=st.sampled_from(SOUND))
 def test_whatever_fields_a_record_has_the_log_is_replayed(data: st.DataObject, make: Make) -> None:
     log = make()
@@ -371,7 +372,7 @@ def test_whatever_fields_a_record_has_the_log_is_replayed(data: st.DataObject, m
     assert verdict_of(replayed) in {CLEAN, FINDINGS, INCOMPLETE}
 
 
-@settings(max_examples=50, deadline=None)
+@examples(20, deep=50)
 @given(data=st.data(), make=st.sampled_from(SOUND))
 def test_a_replay_of_the_same_log_says_the_same(data: st.DataObject, make: Make) -> None:
     seq = data.draw(st.integers(0, len(make().records) - 1))

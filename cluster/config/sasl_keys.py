@@ -1,0 +1,118 @@
+"""Settings of SASL at listeners: how users with passwords and tokens prove who they are. The names are Kafka's."""
+
+import re
+from typing import Annotated, Any, Final
+
+from pydantic import Field, field_validator, model_validator
+
+from cluster.config.setting_keys import Keys
+from cluster.config.setting_types import INT32_MAX, NotNegative, Number
+from cluster.model.errors import ConfigError
+from cluster.sasl.mechanisms import parse_mechanisms
+
+SASL_OF_LISTENERS: Final = "listener.name.LISTENER.sasl.*"
+"""What documents call the settings of SASL with the prefix of a listener."""
+_OF_LISTENER: Final = re.compile(
+    r"listener\.name\.([a-z0-9][a-z0-9_.-]*?)\.(sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms)"
+)
+_FILE_URL: Final = "file:"
+
+
+class SaslListenerKeys(Keys):
+    """What may differ at single listeners."""
+
+    sasl_enabled_mechanisms: str | None = None
+    """How users prove who they are at SASL_SSL listeners: `SCRAM-SHA-256`, `SCRAM-SHA-512`, `PLAIN`, `OAUTHBEARER`,
+    with commas. Kafka's own default is GSSAPI, which klamm does not have.
+    """
+    connections_max_reauth_ms: Annotated[Number, Field(ge=1000, le=INT32_MAX)] = 3_600_000
+    """For how long a user is authenticated, a token of OAUTHBEARER no longer than it is valid itself. Clients renew it
+    by themselves after four fifths of this time. In Kafka 0, without an end.
+    """
+
+    @field_validator("sasl_enabled_mechanisms")
+    @classmethod
+    def _mechanisms_are_known(cls, value: str | None) -> str | None:
+        try:
+            parse_mechanisms(value or "")
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return value
+
+
+class SaslKeys(SaslListenerKeys):
+    """SASL of the process, and what differs at single listeners."""
+
+    listener_name_sasl: Annotated[dict[str, SaslListenerKeys], Field(alias=SASL_OF_LISTENERS)] = {}
+    """`sasl.enabled.mechanisms` and `connections.max.reauth.ms` for one listener, whose name stands for LISTENER in
+    lower case, as in `listener.name.external.sasl.enabled.mechanisms`.
+    """
+    klamm_sasl_plain_users_file: str | None = None
+    """File with the users of PLAIN and their passwords, a line `user=password` for each. Others must not be able to
+    read it. It is read again when it has changed.
+    """
+    sasl_oauthbearer_jwks_endpoint_url: str | None = None
+    """`file:` with the path of the JSON Web Key Set that tokens of OAUTHBEARER are verified with. It is read again when
+    it has changed; nothing is fetched from a network.
+    """
+    sasl_oauthbearer_expected_audience: str | None = None
+    """One of these, with commas between them, must be in the claim `aud` of a token."""
+    sasl_oauthbearer_expected_issuer: str | None = None
+    """What the claim `iss` of a token must be."""
+    sasl_oauthbearer_sub_claim_name: Annotated[str, Field(min_length=1)] = "sub"
+    """The claim of a token that is the name of the user."""
+    sasl_oauthbearer_clock_skew_seconds: Annotated[Number, Field(ge=0, le=3600)] = 30
+    """By how much the clock of this machine may differ from that of the issuer."""
+    connection_failed_authentication_delay_ms: Annotated[NotNegative, Field(le=10_000)] = 100
+    """How long the answer to a wrong password or token is kept back."""
+    klamm_allow_anonymous: str | None = None
+    """Names of SASL_SSL listeners, with commas, that also answer clients who have not authenticated, as the user
+    ANONYMOUS.
+    """
+
+    @field_validator("sasl_oauthbearer_jwks_endpoint_url")
+    @classmethod
+    def _keys_are_in_a_file(cls, value: str | None) -> str | None:
+        if value is not None and not path_of_url(value):
+            raise ValueError("must be file: with a path; klamm fetches no keys from a network")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_sasl_of_listeners(cls, values: Any) -> Any:
+        """Gather the keys of single listeners into one value: listener name -> key -> value."""
+        if not isinstance(values, dict):
+            return values
+        found: dict[str, dict[str, object]] = {}
+        rest: dict[Any, Any] = {}
+        for key, value in values.items():
+            match = _OF_LISTENER.fullmatch(str(key))
+            if match is None:
+                rest[key] = value
+            else:
+                found.setdefault(match[1].upper(), {})[match[2]] = value
+        return rest | {SASL_OF_LISTENERS: found} if found else rest
+
+    def mechanisms_of(self, listener: str) -> tuple[str, ...]:
+        """The mechanisms of a listener."""
+        return parse_mechanisms(self._own(listener, "sasl_enabled_mechanisms").sasl_enabled_mechanisms or "")
+
+    def session_ms_of(self, listener: str) -> int:
+        """The time for which a user is authenticated at a listener, in ms."""
+        return self._own(listener, "connections_max_reauth_ms").connections_max_reauth_ms
+
+    def allows_anonymous(self, listener: str) -> bool:
+        """Whether a SASL_SSL listener answers clients who have not authenticated."""
+        return listener in {name.strip().upper() for name in (self.klamm_allow_anonymous or "").split(",")}
+
+    def _own(self, listener: str, key: str) -> SaslListenerKeys:
+        own = self.listener_name_sasl.get(listener)
+        return self if own is None or key not in own.model_fields_set else own
+
+
+def path_of_url(url: str) -> str:
+    """The path in a `file:` URL; empty for another one."""
+    if not url.lower().startswith(_FILE_URL):
+        return ""
+    rest = url[len(_FILE_URL) :]
+    return rest[2:] if rest.startswith("//") else rest

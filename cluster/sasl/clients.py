@@ -1,0 +1,46 @@
+"""What a client proves its identity with: a user and a password, or a token in a file."""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from cluster.model.errors import ConfigError
+from cluster.sasl.mechanisms import OAUTHBEARER, PLAIN, ClientExchange
+from cluster.tls.guarded_files import read_guarded
+from cluster.tls.secret import Secret
+
+TOKEN_SETTING: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a setting.
+
+
+class ClientCredentials(Struct, frozen=True):
+    """A user with a password, or the file with a token. `mechanism`: by which it is proven."""
+
+    mechanism: str
+    user: str = ""
+    password: Secret | None = None
+    token_file: str | None = None
+
+    def begin(self) -> ClientExchange:
+        """Begin an exchange. Raises ConfigError, if the file cannot be used. Blocks."""
+        # The libraries load slowly; a command that asks nobody needs none.
+        from cluster.sasl.bearer import TOKEN_BYTES_MAX, BearerClientExchange  # noqa: PLC0415
+        from cluster.sasl.plain import PlainClientExchange  # noqa: PLC0415
+        from cluster.sasl.scram import ScramClientExchange  # noqa: PLC0415
+
+        if self.mechanism == OAUTHBEARER:
+            assert self.token_file is not None, "settings were checked"
+            token = read_guarded(TOKEN_SETTING, self.token_file, "a token")
+            if len(token) > TOKEN_BYTES_MAX:
+                raise ConfigError([f"{TOKEN_SETTING}: {self.token_file}: has more than {TOKEN_BYTES_MAX} bytes"])
+            return BearerClientExchange(token.decode(errors="replace").strip())
+        assert self.password is not None, "settings were checked"
+        if self.mechanism == PLAIN:
+            return PlainClientExchange(self.user, self.password.reveal())
+        return ScramClientExchange(self.mechanism, self.user, self.password.reveal())
+
+
+ReadCredentials = Callable[[], ClientCredentials]
+"""Reads the credentials at each authentication, so that a file that is replaced takes effect. It may block, and may
+raise ConfigError.
+"""
