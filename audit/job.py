@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-from audit.batches.batch import BatchSettings, check_batch
+from audit.batches.batch import BatchSettings, check_batch, replay_earlier
 from audit.batches.cluster_state import ends_read
 from audit.batches.decisions import ReplayStage
 from audit.chains.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
@@ -90,7 +90,7 @@ def run_audit(
     checkpoint = folder.checkpoint(options.checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
     with _in_use(folder, local, say, publish=options.delta), deferred_interrupts() as interrupted:
-        chosen = _settings_of_batches(folder, options, settings, checkpoint)
+        chosen = _prepare_batches(folder, options, settings, checkpoint, say)
         result = partial(
             read_result,
             output,
@@ -122,11 +122,17 @@ def run_audit(
     return result()
 
 
-def _settings_of_batches(
-    folder: OutputFolder, options: AuditOptions, settings: SparkSettings, checkpoint: str
+def _prepare_batches(
+    folder: OutputFolder,
+    options: AuditOptions,
+    settings: SparkSettings,
+    checkpoint: str,
+    say: Callable[[str], None],
 ) -> BatchSettings:
-    """The settings of batches: those of earlier ones, where these stay. Raises OutputError."""
-    return BatchSettings(
+    """Replay what earlier batches have not replayed, and return the settings of further ones: those of earlier ones,
+    where these stay. Raises OutputError.
+    """
+    chosen = BatchSettings(
         settings.tasks,
         folder.bucket_count(settings.buckets),
         checkpoint,
@@ -136,6 +142,9 @@ def _settings_of_batches(
         options.open_rows,
         None if options.replayer is None else ReplayStage(options.replayer),
     )
+    if replay_earlier(folder, chosen):
+        say("the decisions in records of earlier runs were not replayed before, and are now")
+    return chosen
 
 
 def _stop(spark: SparkSession) -> None:

@@ -88,6 +88,19 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: B
     commit_batch(output, before, results, settings.keep_days, delta=settings.delta, replay=settings.replay)
 
 
+def replay_earlier(output: OutputFolder, settings: BatchSettings) -> bool:
+    """Replay the decisions in records that were read without that, and commit what it finds; whether there were any.
+
+    Raises OutputError.
+    """
+    before = output.last_commit()
+    if settings.replay is None or before is None or before.decisions is not None or not before.records:
+        return False
+    before = replace(before, rebuilds=before.rebuilds + 1)
+    commit_batch(output, before, [], settings.keep_days, delta=settings.delta, replay=settings.replay)
+    return True
+
+
 def commit_batch(
     output: OutputFolder,
     before: Commit,
@@ -121,6 +134,9 @@ def commit_batch(
         for table, days in more.items():
             written.setdefault(table, set()).update(days)
         commit = replace(commit, tables=_summed(commit.tables, [more]), decisions=decisions)
+    else:
+        # What was replayed so far does not cover this batch.
+        commit = replace(commit, decisions=None)
     done = compact_some(output, before, commit, written)
     if keep_days is not None:
         old = delete_old(output, done.commit, keep_days, datetime.now(UTC).date())
@@ -140,7 +156,7 @@ def next_commit(before: Commit, results: Sequence[BucketResult]) -> Commit:
         followed=tuple(sorted({*before.followed, *(pair for result in results for pair in result.followed)})),
         greatest_events=joined_events(before.greatest_events, *(result.greatest_events for result in results)),
         tables=_summed(before.tables, [result.tables for result in results]),
-        rules=tuple(sorted({*before.rules, RULES_VERSION})),
+        rules=tuple(sorted({*before.rules, RULES_VERSION} if results else before.rules)),
         clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),
         modified_ns=max([before.modified_ns, *(result.modified_ns for result in results)]),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from audit.batches.bucket import BucketPlace, controllers_followed, controllers_named, greatest_events, write_findings
 from audit.batches.cluster_tables import Read, TablesState, write_cluster_tables
 from audit.batches.kept_tables import KeptTables
+from audit.batches.subject_findings import subject_findings
 from audit.chains.incarnations import Span, findings_of_span, joined
 from audit.chains.line_digests import DIGESTS, SEALING, digests_of, find_digests, reduce_digests
 from audit.chains.witnesses import Latest, Witnessed, add_witnessed, unconfirmed
@@ -102,6 +103,7 @@ def check_cluster(
     events = write_cluster_tables(output, place, known.tables, Read(rows, read), kept)
     findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows), *_kafka_logs(known, read)]
     findings += _deletions(known, rows, before.limits)
+    findings += subject_findings(rows, read, kept)
     findings += [*faults_found(known.unread, faults), *converted_found(read)]
     for part in read:
         known.unread.pop(part.log, None)

@@ -75,14 +75,13 @@ class ReplayStage:
 
     def check(self, output: OutputFolder, before: Commit, batch: int) -> tuple[list[AuditFinding], ReplayedDecisions]:
         """Find what the records of this batch, which are written, say beside those that were committed `before`."""
-        if self._batch != before.batch:
-            self._replayer = self._make()
-            self._replayer.take(_records(output, before, 0, before.batch))
-        known = before.decisions or ReplayedDecisions()
+        known, first = before.decisions or ReplayedDecisions(), batch
         if before.decisions is None:
             # Of an output that was audited without this stage: all of it is new.
+            self._replayer, first = self._make(), 0
+        elif self._batch != before.batch:
             self._replayer = self._make()
-        first = 0 if before.decisions is None else batch
+            self._replayer.take(_records(output, before, 0, before.batch))
         news = self._replayer.take(_records(output, replace(before, batch=batch), first, batch))
         self._batch = batch
         missing = summed(known.missing, news.missing)

@@ -146,8 +146,12 @@ def delta(output: OutputOption) -> None:
             return
         changed = publish(folder, commit)
     for name, files in changed.items():
-        typer.echo(f"{name}: {files.added} files added, {files.removed} removed", err=True)
+        typer.echo(f"{name}: {_files(files.added)} added, {files.removed} removed", err=True)
     typer.echo(f"the Delta tables in {output}/tables are those of batch {commit.batch}", err=True)
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from audit.chains.incarnations import Span
 from audit.reading.kafka.log_state import KafkaLines
 from audit.reading.log_files import FileContent, Range, file_text
 from audit.reading.node_work import TopicSize, Work
+from audit.reading.topic_steps import TopicStep
 from audit.reading.unclear_records import Unclear
 from state_log.chain import ChainSegment
 from state_log.writer import parse_segment_name
@@ -40,7 +41,7 @@ class ReadRange(msgspec.Struct, frozen=True):
     `lines`: the first of the `quarantined` (malformed) ones. `kafka`: for a log of Apache Kafka, which has no chained
     segments. `converted`: lines that end with CR LF. `modified_ns`: when the file was changed last, since 1970.
     `digests`: those of the lines of the segments, one after the other, as `audit.chains.line_digests` packs them.
-    `size`: bytes of the range. `work`, `sizes`: of its records. `unclear`: by node/incarnation.
+    `size`: bytes of the range. `work`, `sizes`, `topic_steps`: of its records. `unclear`: by node/incarnation.
     """
 
     log: str
@@ -58,6 +59,7 @@ class ReadRange(msgspec.Struct, frozen=True):
     size: int = 0
     work: tuple[Work, ...] = ()
     sizes: tuple[TopicSize, ...] = ()
+    topic_steps: tuple[TopicStep, ...] = ()
     unclear: dict[str, Unclear] = {}
 
     @property

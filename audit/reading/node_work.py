@@ -11,6 +11,7 @@ import numpy
 import pyarrow
 from msgspec import Struct
 
+from audit.reading.topic_steps import TopicStep, topic_steps_of
 from audit.records.vectors import ABSENT, Longs, group_starts, is_one_of, longs, ranked
 from cluster.model.state_machines import PartitionState
 from state_log.causes import BY_AGENTS
@@ -65,11 +66,13 @@ class WorkRead:
     def __init__(self) -> None:
         self._work: dict[str, Work] = {}
         self._sizes: dict[tuple[str, str | None], TopicSize] = {}
+        self._topic_steps: list[TopicStep] = []
 
     def add(self, rows: pyarrow.RecordBatch) -> None:
         """Add the work that these records show."""
         for work in work_of(rows):
             self._work[work.name] = joined_work(self._work.get(work.name), work)
+        self._topic_steps += topic_steps_of(rows)
         for size in sizes_of(rows):
             known = self._sizes.get((size.topic, size.topic_id))
             self._sizes[size.topic, size.topic_id] = size if known is None else joined_sizes(known, size)
@@ -77,6 +80,10 @@ class WorkRead:
     @property
     def work(self) -> tuple[Work, ...]:
         return tuple(self._work.values())
+
+    @property
+    def topic_steps(self) -> tuple[TopicStep, ...]:
+        return tuple(self._topic_steps)
 
     @property
     def sizes(self) -> tuple[TopicSize, ...]:

@@ -284,6 +284,7 @@ class RangeSummary:
             size=self._range.end - self._range.first,
             work=self._work.work,
             sizes=self._work.sizes,
+            topic_steps=self._work.topic_steps,
             unclear=self._unclear,
         )
 

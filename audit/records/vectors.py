@@ -25,6 +25,11 @@ def longs(column: pyarrow.ChunkedArray) -> Longs:
     return numpy.asarray(whole.to_numpy(zero_copy_only=False), numpy.int64)
 
 
+def are_present(column: pyarrow.ChunkedArray) -> Flags:
+    """Whether a row has a value; aligned with the rows."""
+    return numpy.asarray(column.is_valid().combine_chunks().to_numpy(zero_copy_only=False), bool)
+
+
 def keys(column: pyarrow.ChunkedArray) -> Keys:
     """The hashes of a column without nulls."""
     return numpy.asarray(column.combine_chunks().to_numpy(zero_copy_only=False), numpy.uint64)
@@ -154,6 +159,14 @@ class BrokerLists:
         hashes = numpy.zeros(len(self.lengths), numpy.uint64)
         numpy.add.at(hashes, row, mixed(values.astype(numpy.uint64) + numpy.uint64(1)))
         return hashes
+
+    def ordered_hashes(self) -> Keys:
+        """A hash of the members of each list in their order."""
+        ends = numpy.cumsum(self.lengths)
+        place = numpy.arange(len(self.values)) - numpy.repeat(ends - self.lengths, self.lengths)
+        hashes = mixed((place << 32).astype(numpy.uint64) + (self.values + (1 << 31)).astype(numpy.uint64))
+        sums = numpy.concatenate((numpy.zeros(1, numpy.uint64), numpy.cumsum(hashes, dtype=numpy.uint64)))
+        return numpy.asarray(sums[ends] - sums[ends - self.lengths], numpy.uint64)
 
     def _bounds(self, others: "BrokerLists") -> tuple[int, int]:
         """The least broker of both columns, and the number of ids up to the greatest one."""

@@ -12,17 +12,18 @@ import pyarrow
 from audit.batches.cluster_state import ClusterState
 from audit.reading.kafka.rows import kafka_keys
 from audit.records.columns import partition_keys
-from audit.records.findings import AuditFinding
+from audit.records.findings import NOT_COMPARED, AuditFinding
 from audit.records.sorted_runs import joined
 from audit.records.vectors import Keys
 from audit.report.open_conditions import Open, add_unwritten
 from audit.rules.applied_states import APPLIED
 from audit.rules.governed_brokers import Disagreement, GovernedSince, leaders_unlike, states_unlike, states_unwritten
+from audit.rules.handover import states_over_handover
 from audit.rules.leader_claims import CLAIMS
 from audit.rules.partition_states import STATES, WRITTEN
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
-from audit.storage.table_schemas import TOPICS_TABLE
+from audit.storage.table_schemas import FINDINGS_TABLE, TOPICS_TABLE
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 
 _CONTROLLER: Final = "controller-"
@@ -65,6 +66,7 @@ def check_governed(folder: OutputFolder, commit: Commit | None, state: ClusterSt
     for shown in (sent, applied):
         found.findings.extend(_findings(states_unlike(written, shown, since), names))
     found.findings.extend(_findings(leaders_unlike(claims, named, since), names))
+    found.findings.extend(_findings(states_over_handover(written, sent, names.of_one_topic(folder)), names))
     unwritten = states_unwritten(written, sent, numpy.array(sorted(state.active), numpy.int64))
     rows = [{**row, **names.partition(row["key"])} for row in unwritten.to_pylist()]
     add_unwritten(found, rows, commit, state)
@@ -117,6 +119,14 @@ class _Names(NamedTuple):
         places = dict(zip(kafka.tolist(), zip(topic.to_pylist(), number.to_pylist(), strict=True), strict=True))
         order = numpy.argsort(klamm, kind="stable")
         return cls(klamm[order], kafka[order], places)
+
+    def of_one_topic(self, folder: OutputFolder) -> Keys:
+        """The keys, in Kafka's logs, of partitions that had one topic in the logs of both kinds, sorted."""
+        key, count = numpy.unique(self.kafka, return_counts=True)
+        rows = folder.current_rows(FINDINGS_TABLE)
+        uncompared = {(row["topic"], row["partition"]) for row in rows if row["status"] == NOT_COMPARED}
+        kept = [place not in uncompared for place in map(self.places.__getitem__, key.tolist())]
+        return numpy.asarray(key[(count == 1) & numpy.array(kept, bool)], numpy.uint64)
 
     def partition(self, key: int) -> dict[str, str | int | None]:
         topic, number = self.places[key]

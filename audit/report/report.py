@@ -19,13 +19,13 @@ from audit.reading.lines_read import QUARANTINED_MAX
 from audit.records.findings import CLEAN, FINDINGS, FOUND, INCOMPLETE, NOT_COMPARED, AuditFinding
 from audit.report.controller_epochs import epoch_findings
 from audit.report.controller_terms import logs_that_lack_lines, term_findings
-from audit.report.gapless_logs import logs_with_gaps, may_be_explained
 from audit.report.governed_brokers import check_governed, governed_nodes, governing
 from audit.report.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.report.log_ends import CheckedEnds, check_log_ends
 from audit.report.machine_restarts import restarts_behind
 from audit.report.open_conditions import open_conditions
 from audit.report.rule_catalogue import SEVERITIES, not_applicable, severity_of
+from audit.report.whole_logs import is_explained_by, lacking_lines
 from audit.rules.clock_differences import clock_findings, is_measured_by, node_of
 from audit.storage.commits import Commit
 from audit.storage.file_store import Location
@@ -210,13 +210,15 @@ def _partition_of(finding: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class _End(NamedTuple):
-    """Keeps the conditions at the end of what was read. `unknown`: what only logs that were not read could decide."""
+    """Keeps the conditions at the end of what was read. `unknown`: what only logs that were not read could decide.
+    `lacking`: logs in which lines are missing or unclear.
+    """
 
     findings: list[AuditFinding]
     clocks: list[AuditFinding]
     unknown: list[AuditFinding]
     log_ends: CheckedEnds
-    gaps: frozenset[str]
+    lacking: frozenset[str]
 
 
 def _end_of_logs(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> _End:
@@ -226,16 +228,19 @@ def _end_of_logs(folder: OutputFolder, commit: Commit | None, state: ClusterStat
     governed = check_governed(folder, commit, state)
     # What overlaps in Kafka's logs is not decided: see `audit.reading.kafka.log_state.gaps`.
     own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
-    found = [*waiting.findings, *governed.findings, *overlaps(own), *log_ends.ends.findings]
+    doubled = overlaps(own)
+    found = [*waiting.findings, *governed.findings, *doubled, *log_ends.ends.findings]
     found += [*lasting_findings(folder, commit, state), *term_findings(folder, commit, state)]
     found += epoch_findings(folder, commit, state, logs_that_lack_lines(state))
-    return _End([*found, *clocks], clocks, [*waiting.unknown, *governed.unknown], log_ends, logs_with_gaps(state))
+    return _End(
+        [*found, *clocks], clocks, [*waiting.unknown, *governed.unknown], log_ends, lacking_lines(state, doubled)
+    )
 
 
 def _findings(folder: OutputFolder, at_end: _End) -> list[dict[str, Any]]:
     found = [*without_doubles(findings_of(folder)), *(msgspec.structs.asdict(finding) for finding in at_end.findings)]
+    found = [finding for finding in found if not is_explained_by(finding, at_end.lacking)]
     wrong = {node_of(finding) for finding in at_end.clocks}
-    found = [finding for finding in found if not may_be_explained(finding, at_end.gaps)]
     return [finding for finding in found if not is_measured_by(finding, wrong)]
 
 

@@ -98,7 +98,7 @@ def _show_summary(summary: "Summary") -> None:
     """Failovers and what was read of each node, for people."""
     for row in summary.failovers:
         brokers = ", ".join(map(str, row["brokers"]))
-        failed = f"of broker {brokers}" if brokers else "found by a new controller"
+        failed = f"of broker {brokers}{_since_last_record(row)}" if brokers else "found by a new controller"
         partitions = counted(row["partitions"], "partition")
         leaderless = " ".join(f"{name} {_ms(row[f'leaderless_{name}_ms'])}" for name in ("p50", "p95", "p99", "max"))
         write_line(
@@ -116,6 +116,12 @@ def _show_summary(summary: "Summary") -> None:
             f"log          {row['node']}/{row['incarnation']}: {row['records']} records, {row['bytes']} bytes, "
             f"{_or_dash(row['missing'])} missing, {row['quarantined']} malformed"
         )
+
+
+def _since_last_record(failover: Mapping[str, Any]) -> str:
+    """Say how long before the detection a broker wrote its last record: it died in between."""
+    ms = failover["since_last_record_ms"]
+    return "" if ms is None else f", {_ms(ms)} after its last record"
 
 
 def _or_dash(count: int | None) -> str:

@@ -9,7 +9,7 @@ from audit.chains.incarnations import CLOCK_WENT_BACK, STALE_CONTROLLER_EPOCH, T
 from audit.chains.witnesses import LOG_CUT, LOG_REWRITTEN
 from audit.reading.file_faults import LOG_CHANGED, LOG_SHRANK, LOG_VANISHED
 from audit.report.open_conditions import EPOCH_NEVER_GIVEN, LEADERSHIP_NEVER_TAKEN
-from audit.rules import controller_epochs, controller_terms
+from audit.rules import broker_registrations, controller_epochs, controller_terms, topic_sequences
 from audit.rules.clock_differences import CLOCK_DIFFERS
 from audit.rules.rule import NO_WORK, Explanation
 from audit.rules.table import RULES
@@ -69,6 +69,8 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {rule: text for each in RULES for 
     ),
     **controller_terms.EXPLAINS,
     **controller_epochs.EXPLAINS,
+    **topic_sequences.EXPLAINS,
+    **broker_registrations.EXPLAINS,
     CLOCK_DIFFERS: _of_log(
         "Records that follow from one another have times in that order, but for the limit.",
         "time synchronisation of the host; until it is mended, durations that this node takes part in are wrong",

@@ -288,12 +288,14 @@ RULE: Final = Rule(
             "whether the leader's machine was restarted before, as after a power failure, and what its log recovery "
             "said; producers that got an answer for the records between the offsets have to send them again",
             _RESTARTS,
+            of_whole_logs=True,
         ),
         HIGH_WATERMARK_NEVER_FALLS: Explanation(
             "error",
             "The high watermark of a leader does not fall while it leads.",
             "the broker's log between the two records: consumers may have read what counts as not committed now",
             _RESTARTS,
+            of_whole_logs=True,
         ),
     },
     reads=tuple(dict.fromkeys((*_READ, *STATES_READ, *TAKEN_READ))),

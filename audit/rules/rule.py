@@ -27,13 +27,15 @@ class Explanation(NamedTuple):
 
     `severity`: `critical`: records may be lost, or two brokers led; `log`: a log is not as it was written; `error`: the
     rest. `says`: what always holds. `kafka`: `INFO` or `TRACE`, the level of Apache Kafka's state-change.log that has
-    the lines for the rule, or why the rule does not apply to such a log.
+    the lines for the rule, or why the rule does not apply to such a log. `of_whole_logs`: a line that is missing
+    between others may explain what is found, so a finding about such a log does not stand.
     """
 
     severity: str
     says: str
     check_next: str
     kafka: str
+    of_whole_logs: bool = False
 
 
 class Kept(NamedTuple):

@@ -13,12 +13,12 @@ import numpy
 import pyarrow
 
 from audit.records.findings import AuditFinding, RuleViolation, changes
-from audit.records.sorted_runs import NOTHING, gather, neighbours
-from audit.records.vectors import BrokerLists, Flags, Keys, Longs, keys, longs, unique_pairs
+from audit.records.vectors import BrokerLists, Flags, Longs
 from audit.rules.decision_sequences import EXPLAINS, describe_decision, violations_of_decisions
+from audit.rules.neighbouring import Pairs, Touched, pairs_before, pairs_now
 from audit.rules.partition_states import STATES_READ, WRITTEN, Groups, describe_state
 from audit.rules.recreations import earlier
-from audit.rules.rule import BucketBatch, Explanation, Rule
+from audit.rules.rule import BucketBatch, Explanation, Rule, once
 from audit.rules.subjects import Subjects
 from state_log.histories import (
     CONTROLLER_EPOCH_NEVER_BACK,
@@ -30,38 +30,48 @@ from state_log.histories import (
 )
 
 
-class _Touched(NamedTuple):
-    """The (key, partition epoch) of new states, and what `records.sorted_runs.neighbours` has for them; all aligned."""
+class NeighbouringStates(NamedTuple):
+    """States that a batch touches and those beside them, as groups by partition epoch: as they stood before, and with
+    the batch. `old`, `new`: the pairs of each that it touches.
+    """
 
-    key: Keys
-    sub: Longs
-    lower: Longs
-    higher: Longs
-    present: Flags
+    before: Groups
+    old: Pairs
+    now: Groups
+    new: Pairs
+    touched: Flags
+    """Aligned with `now`."""
+    known: Longs
+    """The groups of `before` that the batch touches."""
 
 
-class _Pairs(NamedTuple):
-    """Neighbours, as numbers of groups; aligned."""
-
-    before: Longs
-    after: Longs
+@once
+def neighbouring_states(batch: BucketBatch) -> NeighbouringStates:
+    """Find the states that controllers or leaders wrote, beside those that a batch adds."""
+    touched = Touched.of(batch, WRITTEN)
+    known = touched.known(batch, WRITTEN)
+    before, now = Groups(known), Groups(pyarrow.concat_tables([known, batch.added(WRITTEN)]))
+    is_touched = numpy.zeros(len(now.key), bool)
+    is_touched[now.where(touched.key, touched.sub)] = True
+    present = touched.present
+    return NeighbouringStates(
+        before,
+        pairs_before(touched, before.where),
+        now,
+        pairs_now(now.key, is_touched),
+        is_touched,
+        before.where(touched.key[present], touched.sub[present]),
+    )
 
 
 def _check(batch: BucketBatch) -> list[AuditFinding]:
-    runs, new, subjects = batch.runs(WRITTEN), batch.added(WRITTEN), batch.subjects
-    if not new.num_rows:
+    if not batch.added(WRITTEN).num_rows:
         return []
-    key, sub = unique_pairs(keys(new["key"]), longs(new["sub"]))
-    lower, higher, present = neighbours(runs, key, sub)
-    near_key = numpy.concatenate((key, key[lower != NOTHING], key[higher != NOTHING]))
-    near_sub = numpy.concatenate((sub, lower[lower != NOTHING], higher[higher != NOTHING]))
-    known = gather(runs, *unique_pairs(near_key, near_sub), WRITTEN.schema.empty_table())
-    before, now = Groups(known), Groups(pyarrow.concat_tables([known, new]))
-    touched = numpy.zeros(len(now.key), bool)
-    touched[now.where(key, sub)] = True
-    old_pairs = _pairs_before(before, _Touched(key, sub, lower, higher, present))
-    old = _contradictions(before, before.where(key[present], sub[present]), subjects)
-    return changes(chain(old, _of_pairs(before, old_pairs, subjects)), _found(now, touched, subjects))
+    states, subjects = neighbouring_states(batch), batch.subjects
+    old = _contradictions(states.before, states.known, subjects)
+    return changes(
+        chain(old, _of_pairs(states.before, states.old, subjects)), _found(states.now, states.touched, subjects)
+    )
 
 
 def _withdraw(batch: BucketBatch) -> list[AuditFinding]:
@@ -72,29 +82,7 @@ def _withdraw(batch: BucketBatch) -> list[AuditFinding]:
 def _found(groups: Groups, touched: Flags, subjects: Subjects) -> Iterator[AuditFinding]:
     """Find what there is to find about the touched groups. `touched`: aligned with the groups."""
     yield from _contradictions(groups, numpy.flatnonzero(touched), subjects)
-    yield from _of_pairs(groups, _pairs_now(groups, touched), subjects)
-
-
-def _pairs_now(groups: Groups, touched: Flags) -> _Pairs:
-    """The pairs that have one of the touched in them. `touched`: aligned with the groups."""
-    same = groups.key[1:] == groups.key[:-1]
-    before = numpy.flatnonzero(same & (touched[1:] | touched[:-1]))
-    return _Pairs(before, before + 1)
-
-
-def _pairs_before(groups: Groups, touched: _Touched) -> _Pairs:
-    """The pairs that have one of the touched in them, or are parted by one."""
-    key, sub, lower, higher, present = touched
-    has_lower, has_higher = lower != NOTHING, higher != NOTHING
-    chosen = [
-        (present & has_lower, lower, sub),
-        (present & has_higher, sub, higher),
-        (~present & has_lower & has_higher, lower, higher),
-    ]
-    befores = [groups.where(key[which], low[which]) for which, low, _ in chosen]
-    afters = [groups.where(key[which], high[which]) for which, _, high in chosen]
-    pairs = numpy.unique(numpy.stack((numpy.concatenate(befores), numpy.concatenate(afters))), axis=1)
-    return _Pairs(pairs[0], pairs[1])
+    yield from _of_pairs(groups, pairs_now(groups.key, touched), subjects)
 
 
 def _contradictions(groups: Groups, which: Longs, subjects: Subjects) -> Iterator[AuditFinding]:
@@ -114,11 +102,13 @@ def _contradictions(groups: Groups, which: Longs, subjects: Subjects) -> Iterato
         yield subjects.finding(violation)
 
 
-def _of_pairs(groups: Groups, pairs: _Pairs, subjects: Subjects) -> Iterator[AuditFinding]:
-    for rule, violated in _violations(groups, pairs).items():
+def _of_pairs(groups: Groups, pairs: Pairs, subjects: Subjects) -> Iterator[AuditFinding]:
+    by_one = groups.sub[pairs.after] == groups.sub[pairs.before] + 1
+    found = violations(groups, pairs) | violations_of_decisions(groups, *pairs, by_one)
+    for rule, violated in found.items():
         for before, after in zip(pairs.before[violated].tolist(), pairs.after[violated].tolist(), strict=True):
             (first, first_record), (second, second_record) = (groups.references(n)[0] for n in (before, after))
-            message = describe_decision(rule, first, second) or _MESSAGES[rule].format(
+            message = describe_decision(rule, first, second) or MESSAGES[rule].format(
                 before=first,
                 after=second,
                 first=groups.first_controller_epoch[after],
@@ -130,7 +120,7 @@ def _of_pairs(groups: Groups, pairs: _Pairs, subjects: Subjects) -> Iterator[Aud
             yield subjects.finding(violation)
 
 
-def _violations(groups: Groups, pairs: _Pairs) -> dict[str, Flags]:
+def violations(groups: Groups, pairs: Pairs) -> dict[str, Flags]:
     """The pairs that violate each rule, by its id; aligned with the pairs."""
     a, b = pairs
     by_one = groups.sub[b] == groups.sub[a] + 1
@@ -144,11 +134,10 @@ def _violations(groups: Groups, pairs: _Pairs) -> dict[str, Flags]:
         LEADER_EPOCH_BY_ONE: by_one & (groups.leader_epoch[b] > groups.leader_epoch[a] + 1),
         LEADER_FROM_ISR: by_one & (leader >= 0) & ~earlier.contain(leader) & ~starts_own_isr,
         CONTROLLER_EPOCH_NEVER_BACK: (wrote > NO_EPOCH) & (wrote < groups.last_controller_epoch[a]),
-        **violations_of_decisions(groups, a, b, by_one),
     }
 
 
-_MESSAGES: Final = {
+MESSAGES: Final = {
     LEADER_EPOCH_NEVER_BACK: "leader epoch went from {before[leader_epoch]} back to {after[leader_epoch]}",
     LEADER_EPOCH_BY_ONE: "one write raised the leader epoch from {before[leader_epoch]} to {after[leader_epoch]}",
     LEADER_FROM_ISR: "leader {after[leader]} was not in the ISR {before[isr]} and does not start an ISR of its own",

@@ -130,7 +130,7 @@ class Commit(Struct, frozen=True):
     bucket_count: int = BUCKETS
     """The number of buckets into which partitions are divided."""
     rebuilds: int = 0
-    """Commits that were rebuilds: batch n of Spark's is batch n + rebuilds here."""
+    """Commits of no batch of Spark's, as of a rebuild: batch n of Spark's is batch n + rebuilds here."""
     rules: tuple[int, ...] = ()
     """The versions of the rules about partitions by which the records were checked."""
     open_rows: int = OPEN_ROWS
@@ -138,7 +138,7 @@ class Commit(Struct, frozen=True):
     must_rebuild: bool = False
     """The state of partitions is of a version that this klamm cannot continue."""
     decisions: ReplayedDecisions | None = None
-    """What was replayed; None if nothing was asked to be."""
+    """What was replayed; None if the last batch was not asked to be."""
 
     @property
     def spark_batch(self) -> int:

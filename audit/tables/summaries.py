@@ -1,5 +1,6 @@
 """What a report needs of the tables: failovers by phase, ledgers, and the partitions that were worst off."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import duckdb
@@ -65,4 +66,27 @@ def summarize(folder: OutputFolder, limit: int) -> Summary:
         parts = (_FAILOVERS, _CONTROLLER_FAILOVERS, _SESSIONS, _WORST_PARTITIONS)
         return [*(answer(tables, sql, [limit]) for sql in parts), answer(tables, _LEDGERS, [1 << 31])]
 
-    return Summary(*(part.dicts() for part in on_tables(folder, read)))
+    summary = Summary(*(part.dicts() for part in on_tables(folder, read)))
+    for row in summary.failovers:
+        row["since_last_record_ms"] = since_last_record_ms(row, summary.ledgers)
+    return summary
+
+
+def since_last_record_ms(failover: Mapping[str, Any], ledgers: Iterable[Mapping[str, Any]]) -> int | None:
+    """The time from the last record of the first of its brokers to the detection of a failover, in ms.
+
+    The broker died in that time, by its own clock. None where that is unknown: a run that continued hung, or had lost
+    its session.
+    """
+    detected_ms, found = failover["detected_ms"], []
+    for broker in failover["brokers"] if detected_ms is not None else ():
+        runs = [run for run in ledgers if run["node"] == f"broker-{broker}" and _began(run, detected_ms)]
+        last_ms = max(runs, key=lambda run: run["first_ms"])["last_ms"] if runs else None
+        if last_ms is None or last_ms > detected_ms:
+            return None
+        found.append(detected_ms - last_ms)
+    return max(found, default=None)
+
+
+def _began(run: Mapping[str, Any], at_ms: int) -> bool:
+    return run["first_ms"] is not None and run["first_ms"] <= at_ms

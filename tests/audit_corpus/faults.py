@@ -11,8 +11,10 @@ from tests.audit_corpus.faults_of_heads import FAULTS_OF_HEADS
 from tests.audit_corpus.faults_of_histories import FAULTS_OF_HISTORIES
 from tests.audit_corpus.faults_of_isrs import FAULTS_OF_ISRS
 from tests.audit_corpus.faults_of_lines import FAULTS_OF_LINES
+from tests.audit_corpus.faults_of_moves import FAULTS_OF_MOVES
 from tests.audit_corpus.faults_of_offsets import FAULTS_OF_OFFSETS
 from tests.audit_corpus.faults_of_records import FAULTS_OF_RECORDS
+from tests.audit_corpus.faults_of_topics import FAULTS_OF_TOPICS
 
 FAULTS: Final[dict[str, Fault]] = (
     FAULTS_OF_LINES
@@ -25,4 +27,6 @@ FAULTS: Final[dict[str, Fault]] = (
     | FAULTS_OF_CONTROLLERS
     | FAULTS_OF_BROKERS
     | FAULTS_OF_OFFSETS
+    | FAULTS_OF_MOVES
+    | FAULTS_OF_TOPICS
 )

@@ -5,7 +5,7 @@ from typing import Final
 
 from tests.audit_corpus.fault import Fault
 from tests.audit_corpus.faults_of_decisions import ASKED, both, write
-from tests.audit_corpus.faults_of_histories import Brokers, chosen_partition
+from tests.audit_corpus.faults_of_histories import Brokers, chosen_partition, move_back
 from tests.audit_corpus.logs import CONTROLLER, Logs, Record, next_event
 
 
@@ -30,6 +30,13 @@ def add_status(records: list[Record], to_state: str, of_leader: bool) -> None:
         records.append({**base, "kind": "replica", "from_state": before, **{name: last[name] for name in names}})
     else:
         records.append({**base, "kind": "broker"})
+
+
+def assign(broker: int) -> Callable[[Logs], object]:
+    """Let the controller start a reassignment of the partition that adds a broker."""
+    return lambda logs: logs.write_wrongly(
+        CONTROLLER, lambda records: records.extend(move_back(records, chosen_partition(records), broker))
+    )
 
 
 def in_turn(*steps: Callable[[Logs], object]) -> Callable[[Logs], object]:
@@ -70,6 +77,9 @@ FAULTS_OF_BROKERS: Final[dict[str, Fault]] = {
         in_turn(write(ASKED, both), say("OfflineReplica"), write("Reassign", other_leads)),
         {"elected-leader-is-live": 1},
     ),
+    "a replica that becomes offline and leads on": Fault(
+        say("OfflineReplica", of_leader=True), {"offline-replica-does-not-lead": 1}
+    ),
     "a dead broker that joins the ISR": Fault(
         in_turn(say("dead"), write(ASKED, both)), {"isr-granted-to-live-brokers": 1}
     ),
@@ -86,9 +96,10 @@ FAULTS_OF_BROKERS: Final[dict[str, Fault]] = {
     ),
     "an unclean election while a member of the ISR is live": Fault(
         in_turn(
-            say("live"),
+            say("changed"),
             write(ASKED, both),
             say("dead", of_leader=True),
+            assign(98),
             write("Offline", outsider),
         ),
         {"unclean-election": 1, "unclean-election-passes-over-isr": 1},
@@ -96,8 +107,10 @@ FAULTS_OF_BROKERS: Final[dict[str, Fault]] = {
     "an unclean election while a member of the ISR is live, as it was from the beginning": Fault(
         in_turn(
             lambda logs: logs.write_wrongly(CONTROLLER, lambda records: records[0].update(inputs={"live": [1, 2, 4]})),
+            assign(2),
             write(ASKED, lambda s, b: s.update(isr=[b.leader, 2], replicas=[*s["replicas"], 2])),
             say("dead", of_leader=True),
+            assign(98),
             write("Offline", outsider),
         ),
         {"unclean-election": 1, "unclean-election-passes-over-isr": 1},
@@ -107,6 +120,7 @@ FAULTS_OF_BROKERS: Final[dict[str, Fault]] = {
             write(ASKED, both),
             say("dead"),
             say("dead", of_leader=True),
+            assign(98),
             write("Offline", outsider),
         ),
         {"unclean-election": 1},

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.audit_corpus.fault import Fault
-from tests.audit_corpus.faults_of_histories import Brokers, brokers, chosen_partition
+from tests.audit_corpus.faults_of_histories import Brokers, brokers, chosen_partition, move_back
 from tests.audit_corpus.faults_of_records import of_agent, of_controller
 from tests.audit_corpus.logs import BROKER, CONTROLLER, Logs, Record, next_event
 
@@ -19,6 +19,7 @@ def write(reason: str, *changes: Callable[[Record, Brokers], object]) -> Callabl
     def add(records: list[Record]) -> None:
         last = chosen_partition(records)
         named = brokers(last)
+        records.extend(move_back(records, last))
         for change in changes:
             last = follow(records, last, reason)
             change(last, named)
@@ -103,7 +104,11 @@ FAULTS_OF_DECISIONS: Final[dict[str, Fault]] = {
         lambda logs: [write(ASKED, both)(logs), write("Reassign", nothing, nothing)(logs)]
     ),
     "a preferred election that elects another": Fault(
-        write("Preferred", lambda s, b: s.update(replicas=[b.other, b.leader])), {"preferred-replica-elected": 1}
+        lambda logs: [
+            write(ASKED, both)(logs),
+            write("Preferred", lambda s, b: s.update(leader=b.other))(logs),
+        ],
+        {"preferred-replica-elected": 1},
     ),
     "an election that passes over the first replica in sync": Fault(
         lambda logs: [

@@ -40,6 +40,24 @@ def brokers(record: Record) -> Brokers:
     return Brokers(record["leader"], next(broker for broker in record["replicas"] if broker != record["leader"]))
 
 
+def move_back(records: Sequence[Record], state: Record, *more: int) -> list[Record]:
+    """The reassignment that gives the partition the replicas again that it had in this state, and `more`; none if the
+    controller has started it.
+    """
+    names = ("topic_id", "partition")
+    of_partition = [r for r in records if r["kind"] == "assignment" and all(r[n] == state[n] for n in names)]
+    last, replicas = of_partition[-1], [*state["replicas"], *more]
+    if set(replicas) <= set(last["replicas"]):
+        return []
+    kept = set(last["replicas"]) - set(last["adding_replicas"] if last["to_state"] == "started" else ())
+    base = {name: value for name, value in last.items() if name != "seq"}
+    adding = [broker for broker in replicas if broker not in kept]
+    cause = {"event": "ApiPartitionReassignment", "id": next_event(records)}
+    moved = {"to_state": "started", "replicas": replicas, "adding_replicas": adding, "removing_replicas": []}
+    at_ms = max(record["at_ms"] for record in records)
+    return [{**base, **moved, "cause": cause, "principal": "ANONYMOUS", "at_ms": at_ms}]
+
+
 def then(
     states: Callable[[Brokers], Sequence[State]], every_ms: int = 1_000, **fields: object
 ) -> Callable[[Logs], object]:
@@ -49,6 +67,7 @@ def then(
         last = chosen_partition(records)
         named = brokers(last)
         at_ms = max(record["at_ms"] for record in records)
+        records.extend(move_back(records, last))
         for state in states(named):
             at_ms += every_ms
             last = {
@@ -72,7 +91,7 @@ def stall(kind: str, *also: str) -> Callable[[Logs], object]:
         at_ms = max(record["at_ms"] for record in records)
         for to_state, later in (("started", 1), ("completed", 2 * DAY_MS)):
             cause = {**state["cause"], "id": next_event(records)}
-            base = {"cause": cause, **{name: state[name] for name in names}}
+            base = {"cause": cause, "principal": "ANONYMOUS", **{name: state[name] for name in names}}
             records.append({**base, "kind": kind, "to_state": to_state, "at_ms": at_ms + later})
 
     return lambda logs: logs.write_wrongly(CONTROLLER, add)

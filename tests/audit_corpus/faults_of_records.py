@@ -96,7 +96,7 @@ def second_process(logs: Logs) -> None:
 
 
 def broker_of_all_bits(records: list[Record]) -> None:
-    """The greatest broker id there is, on a record that no rule reads the broker of."""
+    """The greatest broker id there is, with an epoch that a controller has seen of another."""
     first(records, "registration").update(broker=(1 << 31) - 1)
 
 
@@ -177,7 +177,9 @@ FAULTS_OF_RECORDS: Final[dict[str, Fault]] = {
     "an ISR granted by an earlier controller, whose answer came late": Fault(
         lambda logs: logs.write_wrongly(BROKER, grant_by_earlier_controller)
     ),
-    "the greatest broker id": Fault(lambda logs: logs.write_wrongly(BROKER, broker_of_all_bits)),
+    "the greatest broker id": Fault(
+        lambda logs: logs.write_wrongly(BROKER, broker_of_all_bits), {"broker-epoch-of-one-broker": 1}
+    ),
     "a role of the greatest broker id": Fault(
         of_agent(lambda record: record.update(isr=[record["leader"], (1 << 31) - 1])),
         {"agent-disagrees-with-controller": 1},

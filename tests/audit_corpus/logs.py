@@ -78,6 +78,11 @@ def next_event(records: Sequence[Record]) -> int:
     return 1 + max(record["cause"].get("id", 0) for record in records if "cause" in record)
 
 
+def later_cause(records: Sequence[Record], record: Record) -> Record:
+    """The cause of a record, as one that the controller's next event has."""
+    return {**record["cause"], "id": next_event(records)}
+
+
 def read_records(path: Path) -> list[Record]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 

@@ -27,6 +27,8 @@ class Partition(Struct):
     topic: str
     number: int
     state: LeaderAndIsr | None = None
+    is_online: bool = False
+    """Whether the controller's state machine of the partition has it online."""
     agent_epochs: dict[BrokerId, LeaderEpoch] = {}
 
 
@@ -80,6 +82,8 @@ class Cluster:
         self._say(Kind.CONTROLLER, broker=int(node.partition("-")[2]), to_state="active")
         loaded = tuple(_loaded(p.number, p.state) for p in self.partitions)
         self._say(Kind.LOADED, topic=self.partitions[0].topic, partitions=loaded)
+        for partition in self.partitions:
+            partition.is_online = partition.state is not None and partition.state.leader != NO_LEADER
 
     def restart_agent(self) -> None:
         broker = self.random.choice(REPLICAS)
@@ -106,13 +110,14 @@ class Cluster:
         self._say(Kind.PARTITION, partition, from_state="NonExistentPartition", to_state=new, replicas=REPLICAS)
         partition.state = LeaderAndIsr(REPLICAS[0], epochs[0], REPLICAS, self.epoch, epochs[1])
         self._say_state(Kind.PARTITION, partition, from_state=new, to_state="OnlinePartition", reason="initialised")
+        partition.is_online = True
 
     def delete(self, number: int) -> None:
         """The deletion of a partition begins: its replicas go, and leave the ISR one after the other."""
         partition = self.partitions[number]
         if partition.state is None:
             return
-        self._say(Kind.PARTITION, partition, from_state="OnlinePartition", to_state="OfflinePartition")
+        self._go_offline(partition)
         self._say(Kind.PARTITION, partition, from_state="OfflinePartition", to_state="NonExistentPartition")
         for broker in [b for b in partition.state.isr if b != partition.state.leader]:
             self._write(partition, isr=tuple(b for b in _written(partition).isr if b != broker))
@@ -129,8 +134,15 @@ class Cluster:
         self._say_election(partition, "Offline")
 
     def _say_election(self, partition: Partition, reason: str) -> None:
+        self._go_offline(partition)
         states = {"from_state": "OfflinePartition", "to_state": "OnlinePartition"}
         self._say_state(Kind.PARTITION, partition, **states, reason=reason)
+        partition.is_online = True
+
+    def _go_offline(self, partition: Partition) -> None:
+        if partition.is_online:
+            self._say(Kind.PARTITION, partition, from_state="OnlinePartition", to_state="OfflinePartition")
+        partition.is_online = False
 
     def _lose_leader(self, partition: Partition) -> None:
         state = _written(partition)
@@ -166,7 +178,7 @@ class Cluster:
             self.logs[reader].append(read)
 
     def _send_again(self, partition: Partition) -> None:
-        self._say_state(Kind.REPLICA, partition, broker=1, from_state="OfflineReplica", to_state="OnlineReplica")
+        self._say_state(Kind.REPLICA, partition, broker=1, from_state="OnlineReplica", to_state="OnlineReplica")
 
     def _tell(self, partition: Partition) -> None:
         """An agent takes the role that the state gives it, unless it had heard of that leader epoch."""

@@ -21,6 +21,7 @@ from audit.storage.table_schemas import (
     TIMELINES_TABLE,
     TOPICS_TABLE,
 )
+from audit.tables.summaries import since_last_record_ms
 
 
 def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = ()) -> ReportContent:
@@ -53,7 +54,9 @@ def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = (
         findings_total=sum(result.findings.values()),
         terms=folder.current_rows(TERMS_TABLE),
         sessions=folder.current_rows(SESSIONS_TABLE),
-        failovers=failovers[:FAILOVERS_MAX],
+        failovers=[
+            {**row, "since_last_record_ms": since_last_record_ms(row, ledgers)} for row in failovers[:FAILOVERS_MAX]
+        ],
         failovers_total=len(failovers),
         ledgers=ledgers,
         partitions=partitions,

@@ -251,8 +251,8 @@ function tables() {
   const slowest = all > listed.length ? `${number(all)} in all; the table has the ${listed.length} slowest` : `${number(all)} in all, the slowest first`;
   byId("failovers-hint").textContent = `${slowest}. From the time at which the controller saw that brokers were gone; up to the session timeout had passed before, in which clients waited as well.`;
   table("failover-table", listed, [
-    ["detected", (f) => time(f.detected_ms)], ["failed", failed], ["partitions", (f) => number(f.partitions), true],
-    ["no leader after detection, p50", (f) => duration(f.leaderless_p50_ms), true], ["p95", (f) => duration(f.leaderless_p95_ms), true],
+    ["detected", (f) => time(f.detected_ms)], ["failed", failed], ["since its last record", (f) => duration(f.since_last_record_ms), true],
+    ["partitions", (f) => number(f.partitions), true], ["no leader after detection, p50", (f) => duration(f.leaderless_p50_ms), true], ["p95", (f) => duration(f.leaderless_p95_ms), true],
     ["p99", (f) => duration(f.leaderless_p99_ms), true], ["longest", (f) => duration(f.leaderless_max_ms), true], ["role not taken", (f) => number(f.not_taken), true],
   ]);
   const terms = content.terms.filter((t) => t.previous_controller !== null && t.from_ms !== null).slice(-20).reverse();

@@ -31,7 +31,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def audit(spark: SparkSession, logs: Path, output: Path, *, batches: int | None = None) -> list[str]:
     """Audit to the end of the logs, or so many batches of it; returns what it said was mended."""
     said: list[str] = []
-    options = AuditOptions(once=batches is None, batch_bytes=10_000, trigger_seconds=0.1, timeout_seconds=100)
+    options = AuditOptions(once=batches is None, batch_bytes=10_000, trigger_seconds=0.1)
     enough = None if batches is None else lambda _: last_batch(output) >= batches - 1
     run_audit([logs], output, options, session=spark, say=said.append, on_progress=enough)
     return said

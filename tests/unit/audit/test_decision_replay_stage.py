@@ -8,11 +8,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audit.batches.batch import BatchSettings, replay_earlier
 from audit.batches.decisions import DECIDED_OTHERWISE, ReplayStage, record_of_rows
 from audit.batches.rebuild import rebuild
 from audit.records.columns import to_columns
 from audit.report.rejudge import rejudge
 from audit.report.report import read_findings, read_result
+from audit.rules.limits import Limits
+from audit.storage.commits import BUCKETS
 from audit.storage.output_folder import OutputFolder
 from launcher.decision_replays import StreamedReplay
 from state_log.reader import read_state_changes
@@ -88,6 +91,43 @@ def test_what_was_read_before_the_stage_was_asked_for_is_replayed_with_the_next_
     path.write_bytes(b"".join(lines))
     audit.read()
     assert found_in(output).keys() == expected(log)
+
+
+def test_what_was_read_before_is_replayed_though_nothing_follows(tmp_path: Path) -> None:
+    log = wrong()
+    log.write(tmp_path)
+    output, folder = tmp_path / "output", OutputFolder(tmp_path / "output")
+    assert not replay_earlier(folder, asked())
+    FolderAudit(tmp_path, output).read()
+    before = folder.last_commit()
+    assert replay_earlier(folder, asked())
+    assert found_in(output).keys() == expected(log)
+    commit, result = folder.last_commit(), read_result(output)
+    assert before is not None
+    assert commit is not None
+    assert commit.spark_batch == before.spark_batch
+    assert (result.records, result.decisions) == (before.records, log.replayed().decisions.total())
+    assert not replay_earlier(folder, asked())
+
+
+def test_records_that_were_read_without_the_stage_are_replayed_when_it_is_asked_for_again(tmp_path: Path) -> None:
+    log = wrong()
+    path = log.write(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    output = tmp_path / "output"
+    path.write_bytes(b"".join(lines[:2]))
+    audit = FolderAudit(tmp_path, output, replay=ReplayStage(StreamedReplay))
+    audit.read()
+    audit._replay = None
+    path.write_bytes(b"".join(lines))
+    audit.read()
+    assert (found_in(output), read_result(output).decisions) == ({}, None)
+    assert replay_earlier(OutputFolder(output), asked())
+    assert found_in(output).keys() == expected(log)
+
+
+def asked() -> BatchSettings:
+    return BatchSettings(1, BUCKETS, "", Limits(), None, replay=ReplayStage(StreamedReplay))
 
 
 def test_a_rebuild_leaves_what_was_replayed(tmp_path: Path) -> None:

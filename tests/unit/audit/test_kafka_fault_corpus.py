@@ -126,6 +126,38 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
         change(CONTROLLER, b"from OnlineReplica to OfflineReplica", b"from NonExistentReplica to OfflineReplica"),
         Expected("findings", frozenset({"legal-replica-transition"})),
     ),
+    "a partition whose transition leaves another state": (
+        change(CONTROLLER, b"from OfflinePartition to Online", b"from OnlinePartition to Online"),
+        Expected("findings", frozenset({"partition-transition-continues"})),
+    ),
+    "a replica whose transition leaves another state": (
+        change(CONTROLLER, b"from OnlineReplica to OfflineReplica", b"from NewReplica to OfflineReplica"),
+        Expected("findings", frozenset({"replica-transition-continues"})),
+    ),
+    "a transition of a replica that was not written": (
+        change_lines(
+            CONTROLLER,
+            lambda lines: [n for n in lines if b"from OnlineReplica to OfflineReplica" not in n],
+        ),
+        Expected("findings", frozenset({"replica-transition-continues"})),
+    ),
+    "a new partition with an old leader epoch": (
+        change(b"from NewPartition to OnlinePartition", rb"leaderEpoch=0", b"leaderEpoch=4"),
+        Expected(
+            "findings",
+            frozenset({"partition-begins-at-zero", "one-state-per-partition-epoch", "leader-epoch-never-back"}),
+        ),
+    ),
+    "a replica twice in a new partition": (
+        change(CONTROLLER, rb"assigned replicas (\d),", rb"assigned replicas \1,\1,"),
+        Expected("findings", frozenset({"replicas-without-repetition"})),
+    ),
+    "an online partition without a leader": (
+        change(b"from OfflinePartition to OnlinePartition", rb"leader=\d", b"leader=-1"),
+        Expected(
+            "findings", frozenset({"election-names-leader", "one-leader-per-epoch", "one-state-per-partition-epoch"})
+        ),
+    ),
     "a leader outside of the ISR": (
         change(ELECTED, rb"brokerId=1", b"brokerId=8"),
         Expected("findings", frozenset({"leader-in-isr", "one-state-per-partition-epoch"})),

@@ -38,6 +38,7 @@ def with_deletions(seed: int, *, then_created: bool = True) -> Cluster:
             for broker in list(partition.agent_epochs):
                 gone = StateChange(kind=Kind.ROLE, topic="orders", partition=0, broker=broker, to_state="deleted")
                 cluster.logs[cluster.agents[broker]].append(gone)
+            cluster._go_offline(partition)
             cluster._say(Kind.PARTITION, partition, from_state="OfflinePartition", to_state="NonExistentPartition")
             partition.state, partition.agent_epochs = None, {}
         if then_created:

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from audit.report.report_text import _show_summary
-from audit.tables.summaries import Summary
+from audit.tables.summaries import Summary, since_last_record_ms
 
 FAILOVER: dict[str, Any] = {
     "detected_time": "2026-11-23 02:47:09.518",
     "brokers": [3, 4],
+    "since_last_record_ms": None,
     "partitions": 2,
     "until_last_written_ms": 4,
     **{f"leaderless_{name}_ms": 1_011 for name in ("p50", "p95", "p99", "max")},
@@ -33,6 +34,7 @@ def shown(capsys: pytest.CaptureFixture[str], *, failovers: tuple[Any, ...] = ()
     ("changes", "says"),
     [
         ({}, "02:47:09.518 of broker 3, 4: 2 partitions, leaders written after 4 ms, leaderless for p50 1,011 ms"),
+        ({"since_last_record_ms": 6_203}, "02:47:09.518 of broker 3, 4, 6,203 ms after its last record: 2 partitions"),
         ({"brokers": [], "partitions": 1}, "02:47:09.518 found by a new controller: 1 partition, leaders"),
         ({"until_last_written_ms": None}, "2 partitions, leaders written after -, leaderless for"),
     ],
@@ -41,6 +43,27 @@ def test_a_failover_says_who_failed_or_that_a_new_controller_found_it(
     changes: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert says in shown(capsys, failovers=({**FAILOVER, **changes},))
+
+
+def run(node: str, first_ms: int | None, last_ms: int | None) -> dict[str, Any]:
+    return {"node": node, "first_ms": first_ms, "last_ms": last_ms}
+
+
+@pytest.mark.parametrize(
+    ("runs", "since_ms"),
+    [
+        ([run("broker-1", 100, 900)], None),
+        ([run("broker-1", 100, 900), run("broker-2", 100, 700)], 300),
+        ([run("broker-1", 100, 200), run("broker-1", 300, 900), run("broker-2", 100, 950)], 100),
+        ([run("broker-1", 100, 900), run("broker-2", 100, 950), run("broker-2", 1_200, 1_300)], 100),
+        ([run("broker-1", 100, 1_001), run("broker-2", 100, 950)], None),
+        ([run("broker-1", None, None), run("broker-2", 100, 950)], None),
+    ],
+)
+def test_a_failed_broker_died_after_the_last_record_of_its_run(runs: list[Any], since_ms: int | None) -> None:
+    assert since_last_record_ms({"detected_ms": 1_000, "brokers": [1, 2]}, runs) == since_ms
+    assert since_last_record_ms({"detected_ms": None, "brokers": [1, 2]}, runs) is None
+    assert since_last_record_ms({"detected_ms": 1_000, "brokers": []}, runs) is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from audit.batches.cluster_state import ClusterState, _controllers
 from audit.records.findings import AuditFinding
-from audit.rules import committed_records, elected_brokers
+from audit.rules import committed_records, elected_brokers, machine_steps, moves, offline_leaders
 from audit.rules.applied_states import UNTAKEN, UNWRITTEN
 from audit.rules.rule import Awaited
 from audit.rules.unclean_elections import UNCLEAN_ELECTION
@@ -190,6 +190,9 @@ _WITH_MODELS_OF_THEIR_OWN = {
     UNCLEAN_ELECTION,
     *elected_brokers.RULE.explains,
     *committed_records.RULE.explains,
+    *machine_steps.RULE.explains,
+    *moves.RULE.explains,
+    *offline_leaders.RULE.explains,
 }
 
 

@@ -19,7 +19,11 @@ def record(node: str, seq: int, kind: Kind, **fields: object) -> LoggedStateChan
 
 def state(epoch: int, leader: int, leader_epoch: int, isr: Sequence[int]) -> LoggedStateChange:
     fields = {"leader": BrokerId(leader), "leader_epoch": LeaderEpoch(leader_epoch), "isr": tuple(map(BrokerId, isr))}
-    moved = {"from_state": "OfflinePartition", "to_state": "OnlinePartition", "replicas": (1, 2, 3)}
+    moved = {
+        "from_state": "OnlinePartition" if epoch else "NewPartition",
+        "to_state": "OnlinePartition",
+        "replicas": (1, 2, 3),
+    }
     return record("controller-1001", epoch, Kind.PARTITION, partition_epoch=PartitionEpoch(epoch), **fields, **moved)
 
 

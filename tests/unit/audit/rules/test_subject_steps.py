@@ -1,0 +1,231 @@
+"""The lives of topics and brokers, from what controllers and brokers recorded, in whatever order it arrives."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from audit.reading.topic_steps import TopicStep, topic_steps_of
+from audit.records.columns import to_columns
+from audit.records.findings import AuditFinding
+from audit.rules.broker_registrations import broker_epoch_findings, broker_findings
+from audit.rules.subject_steps import BROKER, BROKER_EPOCH, TOPIC, TOPIC_ID, steps_of
+from audit.rules.topic_sequences import topic_findings, topic_id_findings
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from state_log.record import Cause, Kind, LoadedPartition, LoggedStateChange
+from tests.audits.columnar_audits import table_of
+
+_RULES_OF = {
+    TOPIC: topic_findings,
+    TOPIC_ID: topic_id_findings,
+    BROKER: broker_findings,
+    BROKER_EPOCH: broker_epoch_findings,
+}
+Said = tuple[str, str, int | None]
+"""What a record says: kind, state, controller epoch."""
+
+
+def record(number: int, kind: Kind, to_state: str | None, **fields: object) -> LoggedStateChange:
+    named: dict[str, object] = {"controller_epoch": ControllerEpoch(1), "node": "controller-1", "incarnation": "1.1"}
+    base = {"v": 2, "seq": number, "at_ms": number, "kind": kind, "to_state": to_state}
+    return LoggedStateChange(**{**named, **base, **fields})  # type: ignore[arg-type]
+
+
+def of_topic(*said: tuple[str, int] | str, topic_id: str | None = "id", topic: str = "t") -> list[LoggedStateChange]:
+    """Records such as "topic created", each with its controller epoch, 1 if it says none."""
+    found = []
+    for number, each in enumerate(said):
+        text, epoch = (each, 1) if isinstance(each, str) else each
+        kind, _, to_state = text.partition(" ")
+        where = {"topic": topic, "topic_id": topic_id, "controller_epoch": epoch}
+        found.append(record(number, Kind(kind), to_state, **where))
+    return found
+
+
+def of_broker(*said: tuple[str, int | None], **fields: object) -> list[LoggedStateChange]:
+    found = []
+    for number, (text, epoch) in enumerate(said):
+        kind, _, to_state = text.partition(" ")
+        base = {"broker": 7, "broker_epoch": epoch, **fields}
+        if kind == Kind.REGISTRATION:
+            base |= {"node": "broker-7", "controller_epoch": None}
+        found.append(record(number, Kind(kind), to_state, **base))
+    return found
+
+
+def checked(records: Sequence[LoggedStateChange], summed: Sequence[TopicStep] = ()) -> list[AuditFinding]:
+    """The findings about all subjects; the same for each of a few orders of the steps."""
+    steps = steps_of(table_of(records), summed).to_pylist()
+    found = []
+    for seed in range(3):
+        Random(seed).shuffle(steps)
+        by_key: dict[int, list[dict[str, object]]] = {}
+        for step in steps:
+            by_key.setdefault(step["key"], []).append(step)
+        of_all = [f for of in by_key.values() for f in _RULES_OF[str(of[0]["subject"])](of)]
+        found.append(sorted(of_all, key=lambda f: (f.rule, f.subject)))
+    assert found[0] == found[1] == found[2]
+    return found[0]
+
+
+def rules(records: Sequence[LoggedStateChange], summed: Sequence[TopicStep] = ()) -> list[str]:
+    return [finding.rule for finding in checked(records, summed)]
+
+
+def summed(*records: LoggedStateChange) -> list[TopicStep]:
+    return topic_steps_of(to_columns(records))
+
+
+DELETED = ("topic queued for deletion", "deletion started", "topic deleted", "deletion completed")
+
+
+@pytest.mark.parametrize(
+    ("said", "topic_id", "found"),
+    [
+        (("topic created", *DELETED), "id", []),
+        (("topic created", *DELETED, "topic created", *DELETED), None, []),
+        (("topic created", *DELETED, "topic created"), "id", ["topic-gone-after-deletion"]),
+        (("topic created", *DELETED, ("topic created", 2)), "id", ["topic-gone-after-deletion"]),
+        (("topic created", *DELETED, ("topic created", 2)), None, []),
+        (("topic created", *DELETED, "deletion started"), None, ["topic-gone-after-deletion"]),
+        (("topic created", *DELETED, ("deletion completed", 2)), "id", ["topic-gone-after-deletion"]),
+        (("topic created", "topic removed", "topic created"), None, []),
+        (("topic created", "topic created"), "id", ["topic-created-once"]),
+        (("topic created", ("topic created", 2)), "id", ["topic-created-once"]),
+        (("topic created", ("topic created", 2)), None, []),
+        (("topic created", "topic created"), None, ["topic-created-once"]),
+        (("topic created", "deletion started", "topic deleted"), "id", ["deletion-in-order"]),
+        (("topic created", "topic queued for deletion", "topic deleted"), "id", ["deletion-in-order"]),
+        (("topic created", "deletion completed"), "id", ["deletion-in-order"]),
+        (("topic deleted", "deletion completed"), "id", []),
+    ],
+)
+def test_a_topic_exists_once(said: tuple[tuple[str, int] | str, ...], topic_id: str | None, found: list[str]) -> None:
+    assert rules(of_topic(*said, topic_id=topic_id)) == found
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "principal", "found"),
+    [
+        ("created", "TopicChange", None, []),
+        ("created", "BrokerChange", "ANONYMOUS", []),
+        ("created", "BrokerChange", None, ["plan-by-request"]),
+        ("queued for deletion", "TopicDeletion", None, []),
+        ("queued for deletion", "Reelect", None, ["plan-by-request"]),
+        ("deleted", "Reelect", None, []),
+    ],
+)
+def test_somebody_asks_for_a_topic_and_for_its_end(
+    state: str, event: str, principal: str | None, found: list[str]
+) -> None:
+    fields = {"topic": "t", "cause": Cause(event, 4), "principal": principal}
+    assert rules([record(0, Kind.TOPIC, state, **fields)]) == found
+
+
+def partition(number: int, seq: int, before: str, after: str, **fields: object) -> LoggedStateChange:
+    where = {"topic": "t", "topic_id": TopicId("id"), "partition": number, "replicas": (1, 2), **fields}
+    return record(
+        seq, Kind.PARTITION, f"{after}Partition", from_state=f"{before}Partition", cause=Cause("E", 9), **where
+    )
+
+
+def replica(number: int, seq: int, broker: int, cause_id: int = 9) -> LoggedStateChange:
+    where = {"topic": "t", "topic_id": TopicId("id"), "partition": number, "broker": broker}
+    states = {"from_state": "ReplicaDeletionSuccessful", "cause": Cause("E", cause_id)}
+    return record(seq, Kind.REPLICA, "NonExistentReplica", **states, **where)
+
+
+@pytest.mark.parametrize(("cause_ids", "found"), [((9, 9), []), ((9, 8), ["deleted-with-all-replicas"])])
+def test_a_topic_is_deleted_when_each_of_its_replicas_was(cause_ids: tuple[int, int], found: list[str]) -> None:
+    records = [r for r in of_topic("topic queued for deletion", "deletion started") if r]
+    end = record(9, Kind.TOPIC, "deleted", topic="t", topic_id="id", cause=Cause("E", 9))
+    gone = [replica(0, 5 + broker, broker, cause_ids[broker]) for broker in (0, 1)]
+    assert rules([*records, end], summed(partition(0, 2, "Offline", "NonExistent"), *gone)) == found
+
+
+@pytest.mark.parametrize(
+    ("numbers", "found"), [((0, 1, 2), []), ((0, 2), ["partition-never-created"]), ((1,), ["partition-never-created"])]
+)
+def test_partitions_have_all_numbers(numbers: tuple[int, ...], found: list[str]) -> None:
+    new = [partition(number, 1 + number, "NonExistent", "New") for number in numbers]
+    assert rules(of_topic("topic created"), summed(*new)) == found
+    # Who did not see the topic's creation does not know how many it had.
+    assert rules(of_topic(), summed(*new)) == []
+
+
+def test_what_is_loaded_counts_as_created() -> None:
+    none = (BrokerId(-1), LeaderEpoch(-1), PartitionEpoch(-1), (), (), ControllerEpoch(-1))
+    partitions = tuple(LoadedPartition(number, *none) for number in (0, 1))
+    loaded = record(0, Kind.LOADED, None, topic="t", topic_id=TopicId("id"), partitions=partitions)
+    (steps,) = topic_steps_of(to_columns([loaded]))
+    assert (steps.count, steps.highest) == (2, 1)
+    assert rules([], [steps, *summed(partition(2, 3, "NonExistent", "New"))]) == []
+    assert rules([], [steps, *summed(partition(3, 3, "NonExistent", "New"))]) == ["partition-never-created"]
+
+
+@pytest.mark.parametrize(
+    ("second", "epoch", "found"),
+    [("topic created", 1, ["topic-id-stays"]), ("topic created", 2, []), ("topic deleted", 1, [])],
+)
+def test_a_topic_keeps_its_id_until_it_is_deleted(second: str, epoch: int, found: list[str]) -> None:
+    first = of_topic("topic created", *(DELETED if second == "topic deleted" else ()))
+    other = record(9, Kind.TOPIC, "created", topic="t", topic_id="other", controller_epoch=epoch)
+    none = record(10, Kind.TOPIC, "created", topic="t", controller_epoch=epoch)
+    assert rules([*first, other, none]) == found
+
+
+def test_a_topic_id_is_of_one_topic() -> None:
+    (found,) = checked([*of_topic("topic created"), *of_topic(("topic created", 2), topic="u")])
+    assert (found.rule, found.message) == ("topic-id-of-one-topic", "topics t and u have the id id")
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ((("broker live", 5), ("broker changed", 5), ("broker shutting_down", 5), ("broker dead", None)), []),
+        ((("broker live", 5), ("broker bounced", 6), ("broker dead", None), ("broker live", 7)), []),
+        ((("broker dead", None), ("broker dead", None)), ["broker-states-in-order"]),
+        ((("broker live", 5), ("broker live", 6)), ["broker-states-in-order"]),
+        ((("broker dead", None), ("broker bounced", 6)), ["broker-states-in-order"]),
+        ((("broker live", 5), ("broker bounced", 5)), ["broker-epoch-rises"]),
+        ((("broker live", 5), ("broker changed", 6)), ["broker-states-in-order"]),
+        ((("broker live", None), ("broker changed", 6)), []),
+        ((("registration registered", 5), ("registration expired", 5), ("registration registered", 6)), []),
+        ((("registration registered", 5), ("registration registered", 5)), ["broker-epoch-rises"]),
+        ((("registration registered", 5), ("registration registered", None), ("registration registered", 6)), []),
+        ((("registration registered", 5), ("registration expired", 4)), ["broker-states-in-order"]),
+        (
+            (("registration registered", 5), ("registration registered", 9), ("broker live", 7), ("broker dead", None)),
+            ["broker-epoch-nobody-registered"],
+        ),
+        ((("registration registered", 5), ("registration registered", 9), ("broker live", 10)), []),
+    ],
+)
+def test_a_broker_is_live_until_it_is_dead(said: tuple[tuple[str, int | None], ...], found: list[str]) -> None:
+    assert rules(of_broker(*said)) == found
+
+
+def test_what_two_terms_or_two_runs_say_is_not_in_one_order() -> None:
+    seen = [*of_broker(("broker live", 5)), *of_broker(("broker live", 5), controller_epoch=2)]
+    runs = [*of_broker(("registration registered", 5)), *of_broker(("registration expired", 6), incarnation="2.1")]
+    between = [
+        *of_broker(("registration registered", 5)),
+        *of_broker(("registration registered", 9), incarnation="2.1"),
+    ]
+    assert rules(seen) == rules(runs) == rules([*between, *of_broker(("broker live", 7))]) == []
+
+
+def test_an_epoch_that_two_controllers_see_and_nobody_registered_is_found_once() -> None:
+    own = of_broker(("registration registered", 5), ("registration registered", 9))
+    seen = [*of_broker(("broker live", 7)), *of_broker(("broker live", 7), controller_epoch=2)]
+    (found,) = checked([*own, *seen])
+    assert found.message == "broker 7 is live with epoch 7, and never registered with it"
+
+
+def test_a_broker_epoch_is_of_one_broker() -> None:
+    (found,) = checked([*of_broker(("broker live", 5)), *of_broker(("broker live", 5), broker=8)])
+    assert (found.rule, found.message) == ("broker-epoch-of-one-broker", "brokers 7 and 8 have the broker epoch 5")
+
+
+def test_a_record_without_its_subject_is_passed_over() -> None:
+    assert rules([record(0, Kind.BROKER, "live"), record(1, Kind.TOPIC, "created")]) == []
