@@ -110,8 +110,7 @@ class Agent:
 
     def __init__(self, broker: Broker, dependencies: AgentDependencies, tasks: TaskSet) -> None:
         self.broker_id = broker.id
-        self._dependencies = dependencies
-        self._tasks = tasks
+        self._dependencies, self._tasks = dependencies, tasks
         self._background: list[asyncio.Task[None]] = []
         self.is_serving = asyncio.Event()
         """Set when startup is complete; never cleared."""
@@ -136,6 +135,7 @@ class Agent:
         self._cleaner = LogCleaner(broker.id, dependencies.logs, settings, dependencies.metrics, dependencies.clock)
         setup = FetchSetup(self.manager, lambda: self.registration.epoch, dependencies.client)
         self.fetchers = ReplicaFetchers(setup, tasks)
+        self.manager.on_change = self.fetchers.touch
         self.damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup.client)
         lock = asyncio.Lock()
         self.copies = LogDirCopies(self.manager, tasks, lock)
