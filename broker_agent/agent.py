@@ -5,6 +5,7 @@ Everything runs on one event loop. Source: Kafka KafkaServer.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from random import Random
 from typing import Any, Final
 
 import structlog
@@ -74,8 +75,8 @@ class AgentDependencies(Struct, frozen=True):
 
     `zookeeper_events` is filled by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` starts the
     graceful shutdown of the process, as its signals do. `apis`: further APIs of the process. `recorded_roles`
-    reads this node's state-change log. `stopwatch`: the clock for the time that requests take. `users`: those
-    of its listeners with SCRAM.
+    reads this node's state-change log. `stopwatch`: the clock for the time that requests take. `random`: for ids that
+    nobody should guess. `users`: those of its listeners with SCRAM.
     """
 
     settings: Settings
@@ -95,6 +96,7 @@ class AgentDependencies(Struct, frozen=True):
     recorded_roles: RecordedRoles
     log_level: LogLevel
     stopwatch: Stopwatch
+    random: Random
     users: ScramUsers | None = None
 
 
@@ -108,8 +110,7 @@ class Agent:
 
     def __init__(self, broker: Broker, dependencies: AgentDependencies, tasks: TaskSet) -> None:
         self.broker_id = broker.id
-        self._dependencies = dependencies
-        self._tasks = tasks
+        self._dependencies, self._tasks = dependencies, tasks
         self._background: list[asyncio.Task[None]] = []
         self.is_serving = asyncio.Event()
         """Set when startup is complete; never cleared."""
@@ -129,10 +130,12 @@ class Agent:
             metrics=self.metrics,
             proposals=self.proposals,
             sink=dependencies.sink,
+            random=dependencies.random,
         )
         self._cleaner = LogCleaner(broker.id, dependencies.logs, settings, dependencies.metrics, dependencies.clock)
         setup = FetchSetup(self.manager, lambda: self.registration.epoch, dependencies.client)
         self.fetchers = ReplicaFetchers(setup, tasks)
+        self.manager.on_change = self.fetchers.touch
         self.damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup.client)
         lock = asyncio.Lock()
         self.copies = LogDirCopies(self.manager, tasks, lock)
@@ -154,8 +157,7 @@ class Agent:
         self._full = FullDirectories(self.manager, self._failures, self.returns.bring_back)
         self.client_quotas = ClientQuotas(settings, dependencies.metrics, dependencies.stopwatch)
         self._setting_changes = DynamicBrokerSettings(
-            broker.id,
-            dependencies.zookeeper,
+            *(broker.id, dependencies.zookeeper),
             dependencies.clock,
             topics=TopicConfigChanges(dependencies.configs, self.manager, self.control.lock),
             fetchers=self.fetchers,

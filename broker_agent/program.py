@@ -127,6 +127,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             recorded_roles=partial(asyncio.to_thread, newest_roles, sink.directory),
             log_level=LogLevel(settings.log_level, set_log_level),
             stopwatch=perf_counter,
+            random=random,
             users=users,
         )
         async with TaskSet() as tasks:

@@ -73,7 +73,11 @@ def recount_waiting(agent: Agent) -> dict[str, Gauges]:
     counted: dict[str, Gauges] = {}
     for kind, of_kind in purgatories.items():
         watching = [operation for p in of_kind for of_key in p._watchers.values() for operation in of_key]
-        counted[kind] = {"PurgatorySize": len(watching), "NumDelayedOperations": len(set(watching))}
+        lasting = [watch for p in of_kind for of_key in p._lasting.values() for watch in of_key if watch.is_waiting]
+        counted[kind] = {
+            "PurgatorySize": len(watching) + len(lasting),
+            "NumDelayedOperations": len({*watching, *(watch._operation for watch in lasting)}),
+        }
     return counted
 
 

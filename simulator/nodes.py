@@ -386,6 +386,7 @@ class SimulatedAgent(SimulatedNode):
             recorded_roles=self._recorded_roles,
             log_level=LogLevel(),
             stopwatch=asyncio.get_running_loop().time,
+            random=self.random,
         )
         async with TaskSet() as tasks:
             # Beside controllers of Kafka's brokers the agents stand for such brokers, without their controllers.

@@ -65,6 +65,10 @@ class ReplicationSimulation(Simulation):
             replica_fetch_wait_max_ms=chance.choice((50, 500)),
             replica_fetch_backoff_ms=100,
             replica_socket_timeout_ms=1000,
+            # With one slot only one follower of a leader has a session.
+            max_incremental_fetch_session_cache_slots=Random(f"sessions/{seed}/{truncation_mode}").choice(
+                (1, 1000, 1000)
+            ),
             request_timeout_ms=1000,
             replica_high_watermark_checkpoint_interval_ms=700,
             log_flush_interval_ms=chance.choice((500, 60_000)),
@@ -104,6 +108,7 @@ class ReplicationSimulation(Simulation):
             self.expire: 5,
             self.hang: 4,
             self.lose_controller: 2,
+            self.end_fetch_session: 3,
         }
 
     def choose(self) -> Action:
@@ -189,8 +194,11 @@ class ReplicationSimulation(Simulation):
             if any(agent.id in self.checker.sound_isr for agent in running if agent is not victim):
                 victim.lose_power()
                 self.checker.process_ended(victim, power_failed=True)
+                # Nor may one that fetched before be granted to join yet, where a leader has asked for it.
                 await self.cluster.until(
-                    lambda: victim.id not in self._isr(), "the victim is out of the ISR", timeout_s=8
+                    lambda: victim.id not in self._isr() | self._isr_of_leaders(),
+                    "the victim is out of the ISR",
+                    timeout_s=8,
                 )
 
     def _registered(self) -> list[SimulatedAgent]:
@@ -202,6 +210,11 @@ class ReplicationSimulation(Simulation):
         alive = {str(agent.id) for agent in self._running()}
         in_contact = asyncio.get_running_loop().time() >= self._out_of_contact_until
         return alive == set(names) and in_contact and bool(alive) and self._isr() <= {int(name) for name in names}
+
+    def _isr_of_leaders(self) -> set[int]:
+        """The members of the ISR that may be in effect, as the leaders see it."""
+        views = (replica.view for replica in self.checker.replicas.values())
+        return {member for view in views if view.leads for member in view.maximal}
 
     def _isr(self) -> set[int]:
         return set() if self.checker.state is None else set(self.checker.state.isr)
@@ -266,6 +279,14 @@ class ReplicationSimulation(Simulation):
             standby[0].start()
         elif active is not None:
             active.crash()
+
+    async def end_fetch_session(self) -> None:
+        """Let a leader end a follower's fetch session, as if another one had taken its slot."""
+        managers = [agent.agent.manager for agent in self._running() if agent.agent is not None]
+        found = [(manager.fetch_sessions, session) for manager in managers for session in manager.fetch_sessions]
+        if found:
+            sessions, session = self._random.choice(found)
+            sessions.end(session)
 
     async def converge(self) -> None:
         """End all faults, and wait until all replicas are in sync with the same records. Raises ViolationError."""

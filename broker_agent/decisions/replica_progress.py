@@ -7,6 +7,7 @@ Replica.scala (ReplicaState); KIP-16 for the caught-up time.
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cluster.model.broker import UNKNOWN_BROKER_EPOCH, UNKNOWN_OFFSET, BrokerEpoch, Offset
 
@@ -51,6 +52,13 @@ def record_fetch(
         last_caught_up_ms=caught_up_ms,
         broker_epoch=broker_epoch,
     )
+
+
+def record_idle_fetch(previous: ReplicaProgress, fetched_ms: float) -> ReplicaProgress:
+    """The progress after a fetch at the same offset as before, which was the leader's log end at that time (R6.10)."""
+    if fetched_ms <= previous.last_fetch_ms:
+        return previous
+    return replace(previous, last_fetch_ms=fetched_ms, last_caught_up_ms=max(previous.last_caught_up_ms, fetched_ms))
 
 
 def restart_epoch(

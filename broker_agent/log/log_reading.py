@@ -48,6 +48,8 @@ class ReadableLog:
         self._high_watermark = loaded.log_start_offset
         self._flusher = LogFlusher(dependencies, path, loaded)
         self._is_closed = False
+        self.on_change: Callable[[], None] = _ignore
+        """Called after each change of an offset or of the topic id, within the step that makes it."""
 
     @property
     def size(self) -> int:
@@ -181,3 +183,7 @@ class ReadableLog:
 
         with self.usable():
             return await verify_segments(self._dependencies.disk, [*self.segments], extent, is_current, pace)
+
+
+def _ignore() -> None:
+    """Nobody has to know."""

@@ -105,12 +105,15 @@ class PartitionLog(ReadableLog):
 
     def set_high_watermark(self, offset: Offset) -> Offset:
         """Set, bounded to [log start, log end]; returns the result. May decrease (followers only)."""
-        self._high_watermark = max(self._log_start, min(offset, self._end))
+        before, self._high_watermark = self._high_watermark, max(self._log_start, min(offset, self._end))
+        if self._high_watermark != before:
+            self.on_change()
         return self._high_watermark
 
     def set_topic_id(self, topic_id: TopicId) -> None:
         """Set the topic id (R2.3, R3.11); it is written to `partition.metadata` before any data."""
         self._topic_id, self._topic_id_is_dirty = topic_id, True
+        self.on_change()
 
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Assign (epoch, start offset), durably before returning; fsync in a thread (R3.7a step 2)."""
@@ -145,6 +148,7 @@ class PartitionLog(ReadableLog):
                 return False
             self._log_start = offset
             self._epochs.truncate_from_start(offset)
+            self.on_change()
             return True
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
@@ -230,6 +234,7 @@ class PartitionLog(ReadableLog):
         for _, header in batches:
             self.producers.update(header)
         self._count_producers()
+        self.on_change()
 
     def _roll_if_needed(self, batches: Sequence[PlacedBatch], size: int, now_ms: int | None) -> None:
         active, last = self.segments.active, batches[-1].header
@@ -287,6 +292,7 @@ class PartitionLog(ReadableLog):
             self._log_start = min(self._log_start, offset)
             self._high_watermark = min(self._high_watermark, offset)
             self._epochs.truncate_from_end(offset)
+            self.on_change()
             return True
 
     def _stored_end_below(self, offset: Offset) -> Offset:
@@ -305,6 +311,7 @@ class PartitionLog(ReadableLog):
         self._epochs.clear()
         self.producers.clear()
         self._count_producers()
+        self.on_change()
 
     def _start_segments_again(self, base_offset: Offset, end: Offset) -> None:
         """Replace all segments by an empty one; the log will end at `end`."""
@@ -346,6 +353,7 @@ class PartitionLog(ReadableLog):
                 self._roll(self._end)
             # The log start first: if not all segments can be dropped now, nobody may read those that are left.
             self._log_start = max(self._log_start, list(self.segments)[count].base_offset)
+            self.on_change()
             self._epochs.truncate_from_start(self._log_start)
             self._flusher.on_segments_deleted()
             self._discard(self.segments.drop_oldest(count))

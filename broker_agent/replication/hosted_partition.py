@@ -7,7 +7,7 @@ blocked (`changing_role`). Appends also wait while a copy in another log directo
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from broker_agent.agent_metrics import IDLE, AgentMetrics, PartitionStatus
@@ -23,7 +23,7 @@ from broker_agent.decisions.isr import (
     propose_shrink,
 )
 from broker_agent.decisions.record_deletion import low_watermark
-from broker_agent.decisions.replica_progress import ReplicaProgress, record_fetch, restart_epoch
+from broker_agent.decisions.replica_progress import ReplicaProgress, record_fetch, record_idle_fetch, restart_epoch
 from broker_agent.log.append_info import AppendInfo
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.metadata_cache import MetadataCache
@@ -54,7 +54,9 @@ class HostedPartition:
         metadata: MetadataCache,
         metrics: AgentMetrics,
         lag_ms_max: int,
+        on_change: Callable[[TopicPartition], None],
     ) -> None:
+        """`on_change`: told of each change that a fetch may see, before one of role or ISR and after one of the log."""
         self.topic_partition = topic_partition
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
@@ -68,7 +70,8 @@ class HostedPartition:
         """How often it became a follower. What is appended is this leader's as long as the number stays the same."""
         self._fetched: set[BrokerId] = set()
         """Followers that have fetched in this leader epoch."""
-        self.log: PartitionLog | None = None
+        self._log: PartitionLog | None = None
+        self._on_change = on_change
         self.future_log: PartitionLog | None = None
         """The copy that is being made in another log directory; nobody else reads from it."""
         self._own_id = own_id
@@ -81,6 +84,22 @@ class HostedPartition:
         self.unrecorded_role: RoleTaken | None = None
         """The role that is not in the state-change log yet: it goes before an ISR of its epoch."""
         metrics.add_partition(topic_partition)
+
+    @property
+    def log(self) -> PartitionLog | None:
+        """The log that is read and appended to; None before it is opened, and after it was deleted or went offline."""
+        return self._log
+
+    @log.setter
+    def log(self, log: PartitionLog | None) -> None:
+        self._log = log
+        if log is not None:
+            log.on_change = self.changed
+        self.changed()
+
+    def changed(self) -> None:
+        """Tell that fetches of the partition may be answered in another way from now on."""
+        self._on_change(self.topic_partition)
 
     @property
     def is_leader(self) -> bool:
@@ -150,6 +169,7 @@ class HostedPartition:
         `epoch_start_offset`: the log end at which the new leader epoch was written to disk, None if the leader epoch is
         not newer. A pending ISR change is dropped, as the controller has decided since.
         """
+        self.changed()
         is_new_leader = not self.is_leader
         self.controller_epoch = state.controller_epoch
         self._assign(state)
@@ -178,6 +198,7 @@ class HostedPartition:
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> None:
         """Become follower of the given leader (R3.10)."""
+        self.changed()
         self.times_followed += 1
         self.controller_epoch = state.controller_epoch
         self.leader_id = state.leader
@@ -198,7 +219,7 @@ class HostedPartition:
 
     def clear(self) -> None:
         """Reset after deletion or a directory failure, for holders of this object."""
-        self.log = self.future_log = None
+        self.log = self.future_log = None  # Which tells of the change, too.
         self.leader_id = NO_LEADER
         self.epoch_start_offset = None
         self.remote = {}
@@ -230,6 +251,8 @@ class HostedPartition:
         the proposal to add it to the ISR if it may join now (R8.10).
         """
         previous = self.remote[fetch.replica_id]
+        if fetch.replica_epoch != previous.broker_epoch:
+            self.changed()  # What an earlier incarnation of the follower asked is refused from now on.
         self._fetched.add(fetch.replica_id)
         self.remote[fetch.replica_id] = record_fetch(
             previous,
@@ -240,6 +263,22 @@ class HostedPartition:
             now_ms=now_ms,
         )
         return previous.log_end_offset != item.fetch_offset, self._propose_expand(fetch.replica_id)
+
+    def has_fetched_all(self, replica: BrokerId, item: FetchPartition) -> bool:
+        """Whether the follower is in the ISR, and known to have all records up to the log end, where it fetches."""
+        progress = self.remote.get(replica)
+        return (
+            progress is not None
+            and self.log is not None
+            and item.fetch_offset == progress.log_end_offset == self.log.log_end_offset
+            and replica in self.isr
+        )
+
+    def record_idle_fetch(self, replica: BrokerId, item: FetchPartition, at_ms: float) -> None:
+        """Update the follower's progress from a fetch in its session at the time when it had fetched all (R6.10)."""
+        progress = self.remote.get(replica)
+        if progress is not None and progress.log_end_offset == item.fetch_offset:
+            self.remote[replica] = record_idle_fetch(progress, at_ms)
 
     def try_advance_high_watermark(self, now_ms: float) -> bool:
         """Advance the high watermark as far as the followers allow (R6.18); never lowers it."""
@@ -303,6 +342,7 @@ class HostedPartition:
             return None
         outcome = classify_isr_answer(answer, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch)
         if outcome is IsrAnswer.COMMIT:
+            self.changed()
             self.isr_state = CommittedIsr(answer.isr)
             self.partition_epoch = answer.partition_epoch
             self.update_status()

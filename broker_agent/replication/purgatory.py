@@ -57,6 +57,55 @@ class _Operation:
             return True
 
 
+class LastingWatch:
+    """Watches partitions from one operation to the next, so that an operation that begins to wait does nothing for each
+    of them. It has one operation at a time.
+    """
+
+    def __init__(self, purgatory: "Purgatory") -> None:
+        self._purgatory = purgatory
+        self._watched: set[TopicPartition] = set()
+        self._operation: _Operation | None = None
+
+    def watch(self, key: TopicPartition) -> None:
+        """Watch a partition, if it is not watched yet."""
+        if key not in self._watched:
+            self._watched.add(key)
+            self._purgatory.keep(key, self)
+
+    def unwatch(self, key: TopicPartition) -> None:
+        """Watch a partition no longer."""
+        if key in self._watched:
+            self._watched.remove(key)
+            self._purgatory.release(key, self)
+
+    def changed(self, key: TopicPartition) -> None:
+        """A watched partition has just changed, or is about to; the operation is tested later."""
+
+    def check(self, key: TopicPartition) -> bool:
+        """Test the operation, if one waits, after `key` changed; returns whether this completed it."""
+        return self._operation is not None and self._operation.check(key)
+
+    def interrupt(self) -> None:
+        """Complete the operation, if one waits, with the state at hand."""
+        if self._operation is not None:
+            self._operation.complete(satisfied=True)
+
+    async def wait(self, test: Test, keys: Sequence[TopicPartition], timeout_ms: int) -> bool:
+        """Wait as `Purgatory.wait` does, for any of the watched partitions and these."""
+        return await self._purgatory.wait(test, keys, timeout_ms, lasting=self)
+
+    def begin(self, operation: "_Operation | None") -> int:
+        """Let this operation wait from now on, or none; returns the number of watched partitions."""
+        self._operation = operation
+        return len(self._watched)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an operation waits."""
+        return self._operation is not None
+
+
 class Purgatory:
     """The waiting operations of one kind, by the partitions they watch.
 
@@ -66,6 +115,8 @@ class Purgatory:
 
     def __init__(self, name: str, metrics: Metrics, *, in_parts: bool = False) -> None:
         self._watchers: dict[TopicPartition, dict[_Operation, None]] = {}
+        self._lasting: dict[TopicPartition, dict[LastingWatch, None]] = {}
+        self._open: set[_Operation] = set()
         type_ = "DelayedOperationPurgatory"
         self._size = metrics.gauge("kafka.server", type_, "PurgatorySize", delayedOperation=name)
         self._delayed = metrics.gauge("kafka.server", type_, "NumDelayedOperations", delayedOperation=name)
@@ -77,22 +128,31 @@ class Purgatory:
         """The rest of the operations of `_checked`."""
         self._checked: TopicPartition | None = None
 
-    async def wait(self, test: Test, keys: Sequence[TopicPartition], timeout_ms: int) -> bool:
+    async def wait(
+        self,
+        test: Test,
+        keys: Sequence[TopicPartition],
+        timeout_ms: int,
+        *,
+        lasting: LastingWatch | None = None,
+    ) -> bool:
         """Wait until `test` is True for one of the keys; False after `timeout_ms`. Raises what `test` raises.
 
         The caller must have tested all keys without an await since. Of more keys than one slice it need test none: all
-        are tested here once they are watched.
+        are tested here once they are watched. `lasting`: what it watches counts as well.
         """
         if self._is_closed or timeout_ms <= 0:
             return False
         async with parked():
-            return await self._wait(test, keys, timeout_ms)
+            return await self._wait(test, keys, timeout_ms, lasting)
 
-    async def _wait(self, test: Test, keys: Sequence[TopicPartition], timeout_ms: int) -> bool:
+    async def _wait(
+        self, test: Test, keys: Sequence[TopicPartition], timeout_ms: int, lasting: LastingWatch | None
+    ) -> bool:
         loop = asyncio.get_running_loop()
         operation = _Operation(test, keys, loop.create_future())
         timer = loop.call_later(timeout_ms / 1000, lambda: operation.complete(satisfied=False))
-        self._watch(operation)
+        self._watch(operation, lasting)
         began = loop.time()
         try:
             if len(keys) > SLICE:
@@ -101,18 +161,39 @@ class Purgatory:
         finally:
             record_waiting((loop.time() - began) * 1000)
             timer.cancel()
-            self._forget(operation)
+            self._forget(operation, lasting)
 
     def check_and_complete(self, key: TopicPartition) -> int:
         """Test the operations that watch `key`; returns how many completed, not counting those tested later (R13.4)."""
+        lasting = sum(watch.check(key) for watch in tuple(self._lasting.get(key, ())))
         watching = self._watchers.get(key)
         if watching is None:
-            return 0
+            return lasting
         if not self._in_parts or len(watching) <= CHECKED_AT_ONCE:
-            return sum(operation.check(key) for operation in tuple(watching))
+            return lasting + sum(operation.check(key) for operation in tuple(watching))
         is_scheduled = bool(self._to_check) or self._checked is not None
         self._to_check[key] = None
-        return 0 if is_scheduled else self._check_some()
+        return lasting if is_scheduled else lasting + self._check_some()
+
+    def tell(self, key: TopicPartition) -> None:
+        """Tell the lasting watches of a partition that it has just changed, or is about to."""
+        for watch in tuple(self._lasting.get(key, ())):
+            watch.changed(key)
+
+    def keep(self, key: TopicPartition, watch: LastingWatch) -> None:
+        """Let a watch see the changes of a partition until it is released."""
+        self._lasting.setdefault(key, {})[watch] = None
+        if watch.is_waiting:
+            self._size.inc()
+
+    def release(self, key: TopicPartition, watch: LastingWatch) -> None:
+        """End what `keep` began."""
+        watching = self._lasting[key]
+        del watching[watch]
+        if not watching:
+            del self._lasting[key]
+        if watch.is_waiting:
+            self._size.dec()
 
     def _check_some(self) -> int:
         """Test as many operations as may be tested at once; the rest in the next iterations of the event loop."""
@@ -137,24 +218,25 @@ class Purgatory:
     def close(self) -> None:
         """Complete every waiting operation with the state at hand; later ones do not wait (R13.10)."""
         self._is_closed = True
-        for watching in tuple(self._watchers.values()):
-            for operation in tuple(watching):
-                operation.complete(satisfied=False)
+        for operation in tuple(self._open):
+            operation.complete(satisfied=False)
 
-    def _watch(self, operation: _Operation) -> None:
+    def _watch(self, operation: _Operation, lasting: LastingWatch | None) -> None:
+        self._open.add(operation)
         for key in operation.keys:
             self._watchers.setdefault(key, {})[operation] = None
-        self._size.inc(len(operation.keys))
+        self._size.inc(len(operation.keys) + (0 if lasting is None else lasting.begin(operation)))
         self._delayed.inc()
 
-    def _forget(self, operation: _Operation) -> None:
+    def _forget(self, operation: _Operation, lasting: LastingWatch | None) -> None:
+        self._open.remove(operation)
+        self._size.dec(len(operation.keys) + (0 if lasting is None else lasting.begin(None)))
         for key in operation.keys:
             watching = self._watchers.get(key)
             if watching is not None:
                 watching.pop(operation, None)
                 if not watching:
                     del self._watchers[key]
-        self._size.dec(len(operation.keys))
         self._delayed.dec()
 
 

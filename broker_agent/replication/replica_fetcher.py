@@ -1,18 +1,25 @@
 """The follower's fetch loop: one task per leader broker and fetcher id.
 
-There is no await between the comparison of a response with the state of its partition and the append, so a partition
-removed meanwhile is never appended to. Source: Kafka AbstractFetcherThread, ReplicaFetcherThread.
+A request says what has changed since the last one, so that nothing is done for each partition as long as nothing
+happens. There is no await between the comparison of a response with the state of its partition and the append, so a
+partition removed meanwhile is never appended to. Source: Kafka AbstractFetcherThread, ReplicaFetcherThread; KIP-227.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import structlog
 from msgspec.structs import replace
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.fetch_states import FetchState
+from broker_agent.replication.follower_session import (
+    SESSION_ERRORS,
+    AskedPartition,
+    FollowerSession,
+    SessionRequest,
+)
 from broker_agent.replication.log_reconciliation import FetchSetup, LeaderEndPoint, LogReconciliation
 from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.model.broker import Offset
@@ -20,35 +27,45 @@ from cluster.model.errors import ErrorCode, LogAppendError, LogOperationError, P
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
 
-BUSY_SUFFIX: Final = "-busy"
-"""Suffix of the names of fetchers of busy partitions; lag metrics omit it, so that a partition has one lag metric."""
-
 _RATE_WINDOW_S: Final = 5.0
 _RETRIED_APPEND_ERRORS: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
 _STATS: Final = ("kafka.server", "FetcherStats")
 _log = structlog.stdlib.get_logger()
 
 
+class _Call:
+    """A fetch under way. `said_otherwise`: the partitions that a later request has named or forgotten; what this one is
+    answered for them is out of date.
+    """
+
+    def __init__(self, request: SessionRequest, task: asyncio.Task[FetchResponse]) -> None:
+        self.request = request
+        self.task = task
+        self.said_otherwise: set[TopicPartition] = set()
+
+    def abandon(self) -> None:
+        """Neither wait for the answer nor take it."""
+        self.task.cancel()
+        self.task.add_done_callback(_retrieve)
+
+
 class ReplicaFetcher:
     """Fetches a set of partitions led by one broker; `run` is its task, `name` labels its meters."""
 
-    def __init__(
-        self,
-        name: str,
-        leader: LeaderEndPoint,
-        setup: FetchSetup,
-        failed: dict[TopicPartition, str],
-        on_records_fetched: Callable[[TopicPartition], None],
-    ) -> None:
+    def __init__(self, name: str, leader: LeaderEndPoint, setup: FetchSetup, failed: dict[TopicPartition, str]) -> None:
         self.leader = leader
-        self.reconciliation = LogReconciliation(name.removesuffix(BUSY_SUFFIX), leader, setup, failed)
+        self.reconciliation = LogReconciliation(name, leader, setup, failed)
         self.states = self.reconciliation.states
+        self.states.on_change = self.touch
         self.request_rate = 0.0
         """Requests per second over the last window of five seconds or more."""
         self._setup = setup
-        self._on_records_fetched = on_records_fetched
+        self._session = FollowerSession()
+        self._touched: dict[TopicPartition, None] = {}
+        """The partitions for which the next request may have something to say, in order."""
+        self._call: _Call | None = None
         self._wake = asyncio.Event()
-        self._fetching: asyncio.Timeout | None = None
+        self._woken: asyncio.Future[None] | None = None
         self._window_start: float | None = None
         self._window_requests = 0
         registry = setup.manager.metrics.registry
@@ -58,20 +75,28 @@ class ReplicaFetcher:
 
     async def run(self) -> None:
         """Truncate, fetch, append, until cancelled (R5.10)."""
-        while True:
-            await self.reconciliation.truncate_marked()
-            # Cleared before the states are read, so that a partition added from now on is not missed.
-            self._wake.clear()
-            if self.states.ready(asyncio.get_running_loop().time(), truncating=True):
-                continue
-            if not await self._fetch_once():
-                await self._wait_for_work()
+        self._begin_anew()
+        try:
+            while True:
+                await self.reconciliation.truncate_marked()
+                # Cleared before the states are read, so that a partition added from now on is not missed.
+                self._wake.clear()
+                if self.states.ready(asyncio.get_running_loop().time(), truncating=True):
+                    continue
+                if not await self._fetch_once():
+                    await self._wait_for_work()
+        finally:
+            self._begin_anew()
+
+    def touch(self, tp: TopicPartition) -> None:
+        """Let the next request compare the partition with what the leader was told."""
+        self._touched[tp] = None
 
     def wake(self) -> None:
         """Interrupt the wait: there is a new partition to fetch or to truncate."""
         self._wake.set()
-        if self._fetching is not None and not self._fetching.expired():
-            self._fetching.reschedule(asyncio.get_running_loop().time())
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
 
     def close(self) -> None:
         """Remove the meters of this fetcher; its task ends by cancellation."""
@@ -79,72 +104,155 @@ class ReplicaFetcher:
             self._setup.manager.metrics.registry.remove(*_STATS, name, **self._tags)
 
     async def _fetch_once(self) -> bool:
-        """Send one request for every ready partition; False if none was ready or the leader did not respond."""
+        """Send one request and take its answer; False if there is nothing to fetch or the leader did not respond.
+
+        A wake-up ends the wait for an answer. In a session the next request then says what is new, and makes the leader
+        answer this one; without, all is named again and this one is given up.
+        """
         while unflushed := self._find_unflushed():
             await asyncio.gather(*(self._flush(tp, log) for tp, log in unflushed))
-        asked = self._choose_ready()
-        if not asked:
-            return False
+        if not self._session.is_established:
+            self._abandon_call()
+        overtaken, request = self._call, self._next_request()
+        if request is not None:
+            self._call = self._send(request)
+            if overtaken is not None and not await self._take_answer(overtaken):
+                return False
+        if self._call is None:
+            return request is not None
+        if not await self._is_answered(self._call):
+            return True
+        call, self._call = self._call, None
+        return await self._take_answer(call)
+
+    def _next_request(self) -> SessionRequest | None:
+        """The request to send next; None if nothing is to be fetched, or nothing is new while the leader has a call."""
+        throttle = _Throttle(self._setup.manager)
+        now = asyncio.get_running_loop().time()
+        if self._session.is_established and not throttle.has_rate:
+            candidates: Iterable[TopicPartition] = self._candidates(now)
+        else:
+            candidates = dict.fromkeys((*self.states, *self._touched))
+        self._touched = {}
+        wanted = {tp: self._wanted(tp, throttle, now) for tp in candidates}
+        if not self._session.is_established:
+            named = {tp: asked for tp, asked in wanted.items() if asked is not None}
+            return self._session.request_all(named) if named else None
+        is_waiting = self._call is not None
+        if is_waiting and not self._session.differs(wanted):
+            return None
+        request = self._session.request_changes(wanted)
+        if not self._session.asked:
+            self._begin_anew()
+            return None
+        if self._call is not None:
+            self._call.said_otherwise.update(TopicPartition(i.topic, i.partition) for i in request.partitions)
+            self._call.said_otherwise.update(TopicPartition(i.topic, i.partition) for i in request.forgotten_partitions)
+        return request
+
+    def _candidates(self, now: float) -> Iterable[TopicPartition]:
+        """The partitions that may be asked for in another way than in the last request."""
+        return dict.fromkeys((*self._touched, *self.states.no_longer_delayed(now)))
+
+    def _send(self, request: SessionRequest) -> _Call:
         settings = self._setup.settings
-        request = FetchRequest(
+        # With a session the leader can be told of something new while it has a request to wait with.
+        begins_session = request.is_full and not self._session.is_refused
+        fetch = FetchRequest(
             replica_id=self._setup.manager.own_id,
             replica_epoch=self._setup.broker_epoch(),
-            partitions=tuple(item for _, item in asked.values()),
-            max_wait_ms=settings.replica_fetch_wait_max_ms,
+            partitions=request.partitions,
+            max_wait_ms=0 if begins_session else settings.replica_fetch_wait_max_ms,
             min_bytes=settings.replica_fetch_min_bytes,
             max_bytes=settings.replica_fetch_response_max_bytes,
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+            forgotten_partitions=request.forgotten_partitions,
         )
         self._count_request()
-        response = await self._ask_leader(request)
-        if response is None or response.error_code is not ErrorCode.NONE:
-            if self._wake.is_set():
-                return True
-            for tp in tuple(self.states):
-                self.reconciliation.delay(tp)
-            return False
-        await self._process_all(asked, response)
+        loop = asyncio.get_running_loop()
+        self.reconciliation.silence.asked(loop.time())
+        return _Call(request, loop.create_task(self._ask_leader(fetch)))
+
+    async def _ask_leader(self, request: FetchRequest) -> FetchResponse:
+        async with asyncio.timeout(self._setup.settings.replica_socket_timeout_ms / 1000):
+            return await self._setup.client.ask_leader(self.leader.endpoint, request)
+
+    async def _is_answered(self, call: _Call) -> bool:
+        """Wait until a call is answered, or has failed; False if `wake` was called before."""
+        if not self._wake.is_set():
+            self._woken = asyncio.get_running_loop().create_future()
+            ends: tuple[asyncio.Future[Any], ...] = (call.task, self._woken)
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._woken = None
+        return call.task.done()
+
+    async def _take_answer(self, call: _Call) -> bool:
+        """Take what the leader answered; False if it did not, or refused."""
+        silence = self.reconciliation.silence
+        try:
+            response = await call.task
+        except (PeerUnreachableError, TimeoutError) as error:
+            silence.failed(error)
+            return self._give_up_session()
+        silence.answered()
+        if response.error_code in SESSION_ERRORS and not call.request.is_full:
+            self._begin_anew()
+            return True
+        if response.error_code is not ErrorCode.NONE:
+            return self._give_up_session()
+        self._session.take_answer(call.request, response)
+        await self._process_all(call, response)
         return True
 
-    async def _ask_leader(self, request: FetchRequest) -> FetchResponse | None:
-        """The leader's response; None if it is unreachable or too slow, or if `wake` was called meanwhile."""
-        silence = self.reconciliation.silence
-        silence.asked(asyncio.get_running_loop().time())
-        try:
-            async with asyncio.timeout(self._setup.settings.replica_socket_timeout_ms / 1000) as self._fetching:
-                response = await self._setup.client.ask_leader(self.leader.endpoint, request)
-        except (PeerUnreachableError, TimeoutError) as error:
-            # `wake` ends a request that may be well under way.
-            if isinstance(error, PeerUnreachableError) or not self._wake.is_set():
-                silence.failed(error)
-            return None
-        finally:
-            self._fetching = None
-        silence.answered()
-        return response
+    def _give_up_session(self) -> bool:
+        """Begin another session after a delay; at once if there is something new to fetch, which returns True."""
+        self._begin_anew()
+        if self._wake.is_set():
+            return True
+        for tp in tuple(self.states):
+            self.reconciliation.delay(tp)
+        return False
 
-    async def _process_all(
-        self, asked: dict[TopicPartition, tuple[FetchState, FetchPartition]], response: FetchResponse
-    ) -> None:
+    def _begin_anew(self) -> None:
+        """Forget what the leader knows: the next request names all partitions."""
+        self._session.reset()
+        self._abandon_call()
+
+    def _abandon_call(self) -> None:
+        if self._call is not None:
+            self._call.abandon()
+            self._call = None
+
+    async def _process_all(self, call: _Call, response: FetchResponse) -> None:
         await self._setup.manager.until_swapped()
         out_of_range = []
         for data in response.partitions:
             tp = TopicPartition(data.topic, data.partition)
-            state, _ = asked.get(tp, (None, None))
-            if state is None or self.states.get(tp) is not state:
+            asked = self._session.asked.get(tp)
+            if asked is None or tp in call.said_otherwise or self.states.get(tp) is not asked.state:
                 continue
             if data.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                out_of_range.append((tp, state))
+                out_of_range.append((tp, asked.state))
             else:
-                self._process(tp, state, data)
+                self._process(tp, asked.state, data)
         self.reconciliation.write_truncations()
         for tp, state in out_of_range:
             await self.reconciliation.reset_offset(tp, state)
 
     def _find_unflushed(self) -> list[tuple[TopicPartition, PartitionLog]]:
         """The logs to flush first because of `flush.messages`: the fetch offset acknowledges everything below it."""
-        ready = self.states.ready(asyncio.get_running_loop().time(), truncating=False)
-        logs = [(tp, log) for tp, _ in ready if (log := self.reconciliation.log(tp)) is not None]
-        return [(tp, log) for tp, log in logs if log.durable_end_offset < log.log_end_offset]
+        now = asyncio.get_running_loop().time()
+        among = self._candidates(now) if self._session.is_established else self.states
+        found = []
+        for tp in among:
+            state, log = self.states.get(tp), self.reconciliation.log(tp)
+            is_asked = state is not None and not state.is_truncating and state.is_ready(now)
+            if is_asked and log is not None and log.durable_end_offset < log.log_end_offset:
+                found.append((tp, log))
+        return found
 
     async def _flush(self, tp: TopicPartition, log: PartitionLog) -> None:
         try:
@@ -156,25 +264,26 @@ class ReplicaFetcher:
             if self.states.get(tp) is not None and self.reconciliation.log(tp) in (None, log):
                 self.reconciliation.give_up(tp, str(error))
 
-    def _choose_ready(self) -> dict[TopicPartition, tuple[FetchState, FetchPartition]]:
-        """The partitions to fetch now; without those that are throttled while the quota is exceeded, and without those
-        for which there is no room: they lag, and so leave the ISR.
+    def _wanted(self, tp: TopicPartition, throttle: "_Throttle", now: float) -> AskedPartition | None:
+        """The partition as it is to be asked for now; None for one that is not ready, is throttled while the quota is
+        exceeded, or has no room: it lags, and so leaves the ISR.
         """
-        asked = {}
-        throttle = _Throttle(self._setup.manager)
-        for tp, ready in self.states.ready(asyncio.get_running_loop().time(), truncating=False):
-            log = self.reconciliation.log(tp)
-            if log is None or not log.takes_records:
-                self.reconciliation.delay(tp)
-                continue
-            max_bytes = throttle.allow(log, ready, self._setup.settings.replica_fetch_max_bytes)
-            state, joins = ready, max_bytes > 0 and throttle.is_newly_in_sync(ready)
-            if state.delayed_until is not None or joins:
-                state = replace(state, delayed_until=None, is_in_sync=state.is_in_sync or joins)
-                self.states.put(tp, state)
-            if max_bytes > 0:
-                asked[tp] = (state, self._item(tp, state, log, max_bytes))
-        return asked
+        ready = self.states.get(tp)
+        if ready is None or ready.is_truncating or not ready.is_ready(now):
+            return None
+        log = self.reconciliation.log(tp)
+        if log is None or not log.takes_records:
+            self.reconciliation.delay(tp)
+            return None
+        max_bytes = throttle.allow(log, ready, self._setup.settings.replica_fetch_max_bytes)
+        state, joins = ready, max_bytes > 0 and throttle.is_newly_in_sync(ready)
+        if state.delayed_until is not None or joins:
+            state = replace(state, delayed_until=None, is_in_sync=state.is_in_sync or joins)
+            self.states.put(tp, state)
+        if max_bytes <= 0:
+            self.touch(tp)
+            return None
+        return AskedPartition(state, self._item(tp, state, log, max_bytes))
 
     @staticmethod
     def _item(tp: TopicPartition, state: FetchState, log: PartitionLog, max_bytes: int) -> FetchPartition:
@@ -245,7 +354,6 @@ class ReplicaFetcher:
             self._setup.manager.metrics.replication_bytes_in.mark(size)
             if self._setup.manager.own_id in partition.assignment.adding:
                 self._setup.manager.metrics.reassignment_bytes_in.mark(size)
-            self._on_records_fetched(tp)
 
     def _take_over_bounds(self, tp: TopicPartition, log: PartitionLog, data: FetchPartitionData) -> None:
         before = log.high_watermark
@@ -292,6 +400,11 @@ class _Throttle:
         """Bytes; None: there is no rate."""
         self._is_exceeded = self._quota.is_exceeded(manager.now_ms())
 
+    @property
+    def has_rate(self) -> bool:
+        """Whether anything may be throttled."""
+        return self._left is not None
+
     def allow(self, log: PartitionLog, state: FetchState, max_bytes: int) -> int:
         """The most bytes of this partition; 0: it is left out.
 
@@ -307,3 +420,9 @@ class _Throttle:
     def is_newly_in_sync(self, state: FetchState) -> bool:
         """Whether a partition that is fetched now counts as in sync from now on."""
         return self._left is not None and state.lag == 0 and not state.is_in_sync
+
+
+def _retrieve(task: asyncio.Task[FetchResponse]) -> None:
+    """Nobody else asks for the error of an abandoned call."""
+    if not task.cancelled():
+        task.exception()

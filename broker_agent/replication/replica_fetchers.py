@@ -1,9 +1,6 @@
 """All fetchers of an agent: assignment of partitions to fetchers, and the set of failed partitions.
 
-Every request names all its partitions, so one record in a thousand partitions would cost a request and a response with
-all thousand. Partitions that received records lately are therefore fetched by a separate task, beside the long poll for
-idle ones: the cost of a record depends on the busy partitions only, as with Kafka's incremental fetch sessions. Source:
-Kafka AbstractFetcherManager, ReplicaFetcherManager; KIP-227 for the problem.
+Source: Kafka AbstractFetcherManager, ReplicaFetcherManager.
 """
 
 import asyncio
@@ -18,7 +15,7 @@ from msgspec.structs import replace
 from broker_agent.replication.fetch_states import FetchState, FetchStates
 from broker_agent.replication.leader_silence import Unanswered, silence_findings
 from broker_agent.replication.log_reconciliation import FetchSetup, LeaderEndPoint
-from broker_agent.replication.replica_fetcher import BUSY_SUFFIX, ReplicaFetcher
+from broker_agent.replication.replica_fetcher import ReplicaFetcher
 from cluster.aio.tasks import TaskSet
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.model.partition import TopicPartition
@@ -27,8 +24,6 @@ from state_log.record import Cause
 
 _METRICS: Final = ("kafka.server", "ReplicaFetcherManager")
 _METRICS_REFRESH_S: Final = 1.0
-_QUIET_AFTER_S: Final = 5.0
-"""A partition without new records for this time is fetched with the idle ones again."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -46,11 +41,8 @@ class FetchStart(Struct, frozen=True):
 
 
 class _FetcherKey(NamedTuple):
-    """`is_busy`: the fetcher of the partitions that received records lately."""
-
     leader: BrokerId
     fetcher_id: int
-    is_busy: bool = False
 
 
 class _Running(NamedTuple):
@@ -72,8 +64,6 @@ class ReplicaFetchers:
         self._placed: dict[TopicPartition, _FetcherKey] = {}
         self._failed: dict[TopicPartition, str] = {}
         """The failed partitions, each with the reason; empty where the next LeaderAndIsr is on its way."""
-        self._received_at: dict[TopicPartition, float] = {}
-        """When the busy partitions received their last records; in seconds of the event loop's clock."""
         self._is_closed = False
         self._fetchers_per_leader = setup.settings.num_replica_fetchers
         registry = setup.manager.metrics.registry
@@ -114,12 +104,8 @@ class ReplicaFetchers:
         for tp, start in starts.items():
             self._failed.pop(tp, None)
             key = _FetcherKey(start.leader.broker, self._fetcher_id(tp))
-            busy_key = key._replace(is_busy=True)
-            if busy_key in self._running:
-                self._fetcher(busy_key, start.leader)
             present = self.state(tp)
-            is_here = self._placed.get(tp) in (key, busy_key)
-            if present is not None and is_here and present.leader_epoch == start.leader_epoch:
+            if present is not None and self._placed.get(tp) == key and present.leader_epoch == start.leader_epoch:
                 continue
             if present is not None:
                 self.remove((tp,))
@@ -139,7 +125,6 @@ class ReplicaFetchers:
             if state is not None:
                 removed[tp] = state
             self._placed.pop(tp, None)
-            self._received_at.pop(tp, None)
         self._failed_count.set(len(self._failed))
         return removed
 
@@ -156,12 +141,11 @@ class ReplicaFetchers:
         if states is not None and state is not None:
             states.put(tp, replace(state, topic_id=topic_id))
 
-    def on_records_fetched(self, tp: TopicPartition) -> None:
-        """Fetch the partition with the busy ones from now on, as records were appended."""
-        key = self._placed[tp]
-        self._received_at[tp] = asyncio.get_running_loop().time()
-        if not key.is_busy:
-            self._move(tp, key._replace(is_busy=True))
+    def touch(self, tp: TopicPartition) -> None:
+        """A hosted partition has changed: its fetcher may have to ask for something else."""
+        key = self._placed.get(tp)
+        if key in self._running:
+            self._running[key].fetcher.touch(tp)
 
     def _move(self, tp: TopicPartition, key: _FetcherKey) -> None:
         """Move a partition to another fetcher of its leader, with its state."""
@@ -172,14 +156,6 @@ class ReplicaFetchers:
         target.states.put(tp, state)
         self._placed[tp] = key
         target.wake()
-
-    def rebalance_idle(self) -> None:
-        """Move idle partitions back, all at once, because each move interrupts a long poll."""
-        deadline = asyncio.get_running_loop().time() - _QUIET_AFTER_S
-        for tp in [tp for tp, received_at in self._received_at.items() if received_at <= deadline]:
-            del self._received_at[tp]
-            if self.state(tp) is not None:
-                self._move(tp, self._placed[tp]._replace(is_busy=False))
 
     def resize(self, fetchers_per_leader: int) -> None:
         """Redistribute the partitions over another number of fetchers, with their states (R5.6)."""
@@ -205,13 +181,11 @@ class ReplicaFetchers:
         for key in tuple(self._running):
             self._stop(key)
         self._placed.clear()
-        self._received_at.clear()
 
     async def refresh_metrics(self) -> None:
-        """Update the gauges over all fetchers and those of rates, and move idle partitions."""
+        """Update the gauges over all fetchers and those of rates."""
         while True:
             await asyncio.sleep(_METRICS_REFRESH_S)
-            self.rebalance_idle()
             fetchers = [running.fetcher for running in self._running.values() if len(running.fetcher.states)]
             self._max_lag.set(max((fetcher.states.max_lag for fetcher in fetchers), default=0))
             self._min_rate.set(min((fetcher.request_rate for fetcher in fetchers), default=0))
@@ -247,8 +221,8 @@ class ReplicaFetchers:
         present = self._running.get(key)
         if present is not None and present.fetcher.leader == leader:
             return present.fetcher
-        name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}{BUSY_SUFFIX if key.is_busy else ''}"
-        fetcher = ReplicaFetcher(name, leader, self._setup, self._failed, self.on_records_fetched)
+        name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}"
+        fetcher = ReplicaFetcher(name, leader, self._setup, self._failed)
         if present is not None:
             for tp in present.fetcher.states:
                 state = present.fetcher.states.get(tp)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
+from random import Random
 
 import structlog
 
@@ -28,6 +29,7 @@ from broker_agent.replica_changes import (
     RoleTaken,
     record_of,
 )
+from broker_agent.replication.fetch_sessions import FetchSession, FetchSessions
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.isr_proposals import IsrProposals
 from broker_agent.replication.purgatory import Purgatory
@@ -56,7 +58,9 @@ class ReplicaManager:
         metrics: AgentMetrics,
         proposals: IsrProposals,
         sink: StateChangeSink,
+        random: Random,
     ) -> None:
+        """`random`: for the ids of fetch sessions, which nobody should guess."""
         self.own_id = own_id
         self.settings = settings
         self.logs = logs
@@ -74,6 +78,13 @@ class ReplicaManager:
             self.delete_records_purgatory,
             self.fetch_purgatory,
         )
+        self.fetch_sessions = FetchSessions(
+            self.follower_fetch_purgatory,
+            self.online,
+            random,
+            metrics.registry,
+            slots=settings.max_incremental_fetch_session_cache_slots,
+        )
         self.leader_quota, self.follower_quota = (
             ReplicationQuota(side, own_id, settings, metrics.registry)
             for side in (ThrottledSide.LEADER, ThrottledSide.FOLLOWER)
@@ -81,6 +92,8 @@ class ReplicaManager:
         self._proposals, self._sink = proposals, sink
         self.on_truncation: Callable[[TopicPartition, Offset], None] = lambda _tp, _offset: None
         """Told of each truncation of a replica: its copy in another log directory has to follow (R5.20)."""
+        self.on_change: Callable[[TopicPartition], None] = lambda _tp: None
+        """Told of each change of a hosted partition or its log: a fetcher may have to ask for something else."""
         self.without_room: set[str] = set()
         """Directories where a role was refused for want of room: the controller has to ask again when there is some."""
         self._swapping: HostedPartition | None = None
@@ -127,11 +140,17 @@ class ReplicaManager:
                 metadata=self.metadata,
                 metrics=self.metrics,
                 lag_ms_max=self.settings.replica_lag_time_max_ms,
+                on_change=self.changed,
             )
             self._hosted[tp] = partition
             self._hosted_of_topic[tp.topic] += 1
             self.metrics.partition_count.inc()
         return partition
+
+    def changed(self, tp: TopicPartition) -> None:
+        """Note that fetches of a partition, from here or by fetchers of this broker, may differ from the last ones."""
+        self.follower_fetch_purgatory.tell(tp)
+        self.on_change(tp)
 
     @contextmanager
     def swapping(self, partition: HostedPartition) -> Iterator[None]:
@@ -289,9 +308,11 @@ class ReplicaManager:
     def is_follower_fetch(self, request: FetchRequest) -> bool:
         """Whether the replica that the fetch names is a follower of a partition that it fetches and this broker leads.
 
-        It is the claim of the caller: nothing verifies who that is.
+        It is the claim of the caller: nothing verifies who that is. A session was granted to a follower only.
         """
-        return request.replica_id >= 0 and any(
+        if request.replica_id < 0:
+            return False
+        return isinstance(self.fetch_sessions.find(request), FetchSession) or any(
             partition is not None and request.replica_id in partition.remote
             for partition in (self.online(TopicPartition(item.topic, item.partition)) for item in request.partitions)
         )

@@ -28,6 +28,7 @@ from broker_agent.requests.role_changes import (
 from cluster.aio.tasks import TaskSet
 from cluster.model.broker import (
     INITIAL_CONTROLLER_EPOCH,
+    LEADER_DURING_DELETE,
     NO_LEADER_EPOCH,
     BrokerEpoch,
     ControllerEpoch,
@@ -140,11 +141,22 @@ class ControlRequests:
                 listeners = {needed_listeners(broker.endpoints) for broker in request.live_brokers}
                 if len(listeners) > 1:
                     _log.error("Brokers have different listeners", listeners=sorted(listeners))
-                self._manager.metadata.apply(request)
+                self._apply_metadata(request)
                 # A dead broker no longer holds back the low watermark.
                 self._manager.delete_records_purgatory.check_all()
                 return control.UpdateMetadataResponse(code)
             return self._with_epochs(control.UpdateMetadataResponse(code))
+
+    def _apply_metadata(self, request: control.UpdateMetadataRequest) -> None:
+        metadata = self._manager.metadata
+        before = metadata.snapshot.topic_ids
+        metadata.apply(request)
+        for topic in request.topic_states:
+            has_other_id = before.get(topic.topic_name) != metadata.snapshot.topic_ids.get(topic.topic_name)
+            for state in topic.partition_states:
+                # Fetches of what is not in the metadata any more are refused.
+                if has_other_id or state.leader == LEADER_DURING_DELETE:
+                    self._manager.changed(TopicPartition(topic.topic_name, state.partition_index))
 
     async def to_the_end(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Complete a request even if its sender disconnects meanwhile, as a controller that fails does.

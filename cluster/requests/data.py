@@ -48,10 +48,25 @@ class FetchPartition(Struct, frozen=True):
     log_start_offset: Offset = UNKNOWN_OFFSET
 
 
+NO_SESSION: Final = 0
+"""The id of no fetch session."""
+SESSIONLESS_EPOCH: Final = -1
+"""The session epoch of a fetch that names all its partitions and asks for no session."""
+FULL_FETCH_EPOCH: Final = 0
+"""The session epoch of a fetch that names all its partitions and asks for a session."""
+
+
+class ForgottenPartition(Struct, frozen=True):
+    topic: TopicName
+    partition: Int32
+
+
 class FetchRequest(RequestFor["FetchResponse"], frozen=True):
     """`replica_id`: broker id of a follower, -1 consumer, -2 debugging consumer, -3 local log copy. Times in ms.
 
-    `rack_id`: of a consumer that may read from followers; empty: it reads from leaders only.
+    `rack_id`: of a consumer that may read from followers; empty: it reads from leaders only. `session_epoch`: one of
+    the constants above, or the number of the request in its session; then `partitions` are those that changed since the
+    request before, and `forgotten_partitions` leave the session before the others join it. Source: KIP-227.
     """
 
     replica_id: FetcherId
@@ -62,6 +77,9 @@ class FetchRequest(RequestFor["FetchResponse"], frozen=True):
     replica_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     isolation_level: Annotated[int, bounds.INT8_CODE] = 0
     rack_id: String = ""
+    session_id: Int32 = NO_SESSION
+    session_epoch: Int32 = SESSIONLESS_EPOCH
+    forgotten_partitions: ClientItems[ForgottenPartition] = ()
 
 
 class EpochEndOffset(Struct, frozen=True):
@@ -89,11 +107,15 @@ class FetchPartitionData(Struct, frozen=True):
 
 
 class FetchResponse(Struct, frozen=True):
-    """`throttle_time_ms`: for how long a client over its quota is not heard; its records follow later."""
+    """`throttle_time_ms`: for how long a client over its quota is not heard; its records follow later. `session_id`: of
+    the session in which the next request may name what changed only. In such a session `partitions` are those that
+    were named, and those that have records, an error or other offsets than were sent before.
+    """
 
     error_code: ErrorCode
     partitions: tuple[FetchPartitionData, ...] = ()
     throttle_time_ms: int = 0
+    session_id: int = NO_SESSION
 
 
 class OffsetForLeaderPartition(Struct, frozen=True):

@@ -183,6 +183,7 @@ class AgentProcess:
             recorded_roles=self._recorded_roles,
             log_level=self.log_level,
             stopwatch=self.stopwatch,
+            random=self.random,
         )
         self.tasks = TaskSet()
         await self.tasks.__aenter__()

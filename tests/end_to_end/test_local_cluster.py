@@ -121,6 +121,28 @@ def unmoved(broker: Member) -> list[str]:
     return [name for name in AGENT_MOVES if counted[name] <= 0]
 
 
+def test_an_idle_follower_says_nothing_of_its_partitions(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "idle", "--partitions", "60", "--replication-factor", "3")
+    api = {"request": "FetchFollower"}
+    names = ("kafka_network_requestmetrics_requestbytes_count", "kafka_network_requestmetrics_requestbytes_sum")
+
+    def fetched() -> tuple[float, float]:
+        """The fetches of all followers so far, and their bytes."""
+        families = [family for member in cluster.members(BROKER) for family in scrape(member)]
+        samples = [sample for family in families for sample in family.samples if sample.labels == api]
+        count, size = (sum(sample.value for sample in samples if sample.name == name) for name in names)
+        return count, size
+
+    def is_idle() -> bool:
+        count, size = fetched()
+        eventually(lambda: fetched()[0] >= count + 12, "followers fetch")
+        later_count, later_size = fetched()
+        # As many bytes for 120 partitions as for none; each of them would take some 60.
+        return (later_size - size) / (later_count - count) < 100
+
+    eventually(is_idle, "idle fetches name nothing")
+
+
 def test_the_metrics_are_those_that_dashboards_for_kafka_ask_for(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "measured", "--partitions", "3", "--replication-factor", "3")
     # By their keys they go to every partition.

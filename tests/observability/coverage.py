@@ -15,7 +15,6 @@ NO_MEANING: Final = {
     r"kafka_coordinator_group_|OffsetCommit": "there are no consumer groups",
     r"deprecatedrequestspersec": "APIs have no deprecated versions",
     r"messageconversionspersec": "there is one message format, nothing is converted",
-    r"fetchsessioncache": "there are no incremental fetch sessions",
     r"straypartitions": "replicas that are in no assignment are not counted",
     r"connection_(creation|close)_rate|_connections\{": "gRPC does not tell a server of its connections",
     r"acceptorblockedpercent": "gRPC accepts connections in its own threads",

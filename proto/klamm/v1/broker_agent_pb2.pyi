@@ -100,7 +100,7 @@ class RecordError(_message.Message):
     def __init__(self, batch_index: _Optional[int] = ..., batch_index_error_message: _Optional[str] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("replica_id", "partitions", "max_wait_ms", "min_bytes", "max_bytes", "replica_epoch", "isolation_level", "rack_id")
+    __slots__ = ("replica_id", "partitions", "max_wait_ms", "min_bytes", "max_bytes", "replica_epoch", "isolation_level", "rack_id", "session_id", "session_epoch", "forgotten_partitions")
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +109,9 @@ class FetchRequest(_message.Message):
     REPLICA_EPOCH_FIELD_NUMBER: _ClassVar[int]
     ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
     RACK_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     replica_id: int
     partitions: _containers.RepeatedCompositeFieldContainer[FetchPartition]
     max_wait_ms: int
@@ -117,7 +120,18 @@ class FetchRequest(_message.Message):
     replica_epoch: int
     isolation_level: int
     rack_id: str
-    def __init__(self, replica_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., replica_epoch: _Optional[int] = ..., isolation_level: _Optional[int] = ..., rack_id: _Optional[str] = ...) -> None: ...
+    session_id: int
+    session_epoch: int
+    forgotten_partitions: _containers.RepeatedCompositeFieldContainer[ForgottenPartition]
+    def __init__(self, replica_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., replica_epoch: _Optional[int] = ..., isolation_level: _Optional[int] = ..., rack_id: _Optional[str] = ..., session_id: _Optional[int] = ..., session_epoch: _Optional[int] = ..., forgotten_partitions: _Optional[_Iterable[_Union[ForgottenPartition, _Mapping]]] = ...) -> None: ...
+
+class ForgottenPartition(_message.Message):
+    __slots__ = ("topic", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class FetchPartition(_message.Message):
     __slots__ = ("topic", "topic_id", "partition", "fetch_offset", "partition_max_bytes", "current_leader_epoch", "last_fetched_epoch", "log_start_offset")
@@ -140,14 +154,16 @@ class FetchPartition(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., partition_max_bytes: _Optional[int] = ..., current_leader_epoch: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., log_start_offset: _Optional[int] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
-    __slots__ = ("error_code", "partitions", "throttle_time_ms")
+    __slots__ = ("error_code", "partitions", "throttle_time_ms", "session_id")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     partitions: _containers.RepeatedCompositeFieldContainer[FetchPartitionData]
     throttle_time_ms: int
-    def __init__(self, error_code: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchPartitionData, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
+    session_id: int
+    def __init__(self, error_code: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchPartitionData, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ..., session_id: _Optional[int] = ...) -> None: ...
 
 class FetchPartitionData(_message.Message):
     __slots__ = ("topic", "partition", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "diverging_epoch", "preferred_read_replica", "records")

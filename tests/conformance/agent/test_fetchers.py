@@ -31,7 +31,7 @@ OTHER = PARTITIONS[1]
 
 def fetcher_tasks() -> set[str]:
     names = (task.get_name() for task in asyncio.all_tasks() if not task.done())
-    return {name for name in names if name.startswith("ReplicaFetcherThread-") and not name.endswith("-busy")}
+    return {name for name in names if name.startswith("ReplicaFetcherThread-")}
 
 
 def meters(metrics: Metrics, name: str) -> set[tuple[str, str]]:
@@ -385,7 +385,7 @@ async def test_partitions_take_turns_where_a_response_holds_one_batch() -> None:
 @pytest.mark.rule("R5.5", "R5.7")
 @virtually
 async def test_the_meters_of_each_fetcher_go_with_it_and_not_with_another_of_the_same_leader() -> None:
-    world = AgentWorld(replica_fetch_backoff_ms=50)
+    world = AgentWorld(replica_fetch_backoff_ms=50, num_replica_fetchers=2)
     await world.start(1, 2)
     for tp in PARTITIONS[:2]:
         world.decide(2, [2, 1], tp=tp)
@@ -395,10 +395,10 @@ async def test_the_meters_of_each_fetcher_go_with_it_and_not_with_another_of_the
     await world.agents[2].produce(1)
     await asyncio.sleep(1)
     metrics = world.agents[1].metrics
-    quiet, busy = ("ReplicaFetcherThread-0-2", "9092"), ("ReplicaFetcherThread-0-2-busy", "9092")
-    assert meters(metrics, "requestspersec") == meters(metrics, "bytespersec") == {quiet, busy}
+    both = {("ReplicaFetcherThread-0-2", "9092"), ("ReplicaFetcherThread-1-2", "9092")}
+    assert meters(metrics, "requestspersec") == meters(metrics, "bytespersec") == both
     await world.stop_replica(1)
-    assert meters(metrics, "requestspersec") == {quiet}
+    assert len(meters(metrics, "requestspersec")) == 1
     await world.stop_replica(1, tp=OTHER)
     assert meters(metrics, "requestspersec") == set()
     await world.stop()

@@ -76,7 +76,12 @@ async def test_a_fetch_asks_for_as_much_and_waits_as_long_as_the_settings_say() 
         replica_fetch_response_max_bytes=99_999,
     )
     follower, leader = await follow(world)
-    [fetch] = leader.fetches
+    # What asks for a session does not wait; this leader grants none.
+    [first] = leader.fetches
+    assert (first.max_wait_ms, first.session_id, first.session_epoch) == (0, 0, 0)
+    leader.answers.put_nowait(())
+    await until(lambda: len(leader.fetches) == 2)
+    fetch = leader.fetches[1]
     assert (fetch.replica_id, fetch.replica_epoch, fetch.isolation_level) == (1, follower.epoch, 0)
     assert (fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes) == (123, 7, 99_999)
     [item] = fetch.partitions

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from broker_agent.replication.purgatory import CHECKED_AT_ONCE, Purgatory, Test
+from broker_agent.replication.purgatory import CHECKED_AT_ONCE, LastingWatch, Purgatory, Test
 from cluster.aio.parking import CURRENT
 from cluster.metrics.registry import Metrics
 from cluster.model.partition import TopicPartition
@@ -177,3 +177,35 @@ async def test_what_one_test_raises_reaches_the_request_that_waits_and_nobody_el
     assert asyncio.get_running_loop().time() == 0
     assert purgatory.check_and_complete(B) == 1
     assert await later is True
+
+
+@pytest.mark.rule("R13.3", "R13.4", "R13.6", "P36")
+@virtually
+async def test_a_lasting_watch_sees_changes_between_its_operations_and_counts_while_one_waits() -> None:
+    world, changed = World(), list[TopicPartition]()
+    watch = LastingWatch(world.purgatory)
+    watch.changed = changed.append  # type: ignore[method-assign]
+    for key in (A, B, B):
+        watch.watch(key)
+    world.purgatory.tell(A)
+    assert (changed, world.purgatory.check_and_complete(A), world.gauges) == ([A], 0, (0, 0))
+    waiting = asyncio.ensure_future(watch.wait(lambda key: key == B, (), 10_000))
+    await asyncio.sleep(0)
+    assert (watch.is_waiting, world.gauges) == (True, (2, 1))
+    watch.unwatch(A)
+    watch.unwatch(A)
+    assert world.gauges == (1, 1)
+    watch.watch(A)
+    assert (world.gauges, world.purgatory.check_and_complete(A)) == ((2, 1), 0)
+    assert world.purgatory.check_and_complete(B) == 1
+    assert await waiting is True
+    assert (watch.is_waiting, world.gauges) == (False, (0, 0))
+    interrupted = asyncio.ensure_future(watch.wait(lambda _: False, (), 10_000))
+    await asyncio.sleep(0)
+    watch.interrupt()
+    assert await interrupted is True
+    watch.interrupt()
+    for key in (A, B):
+        watch.unwatch(key)
+    world.purgatory.tell(B)
+    assert changed == [A]

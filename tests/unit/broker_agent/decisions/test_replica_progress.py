@@ -1,6 +1,13 @@
 import pytest
 
-from broker_agent.decisions.replica_progress import NEVER, ReplicaProgress, is_caught_up, record_fetch, restart_epoch
+from broker_agent.decisions.replica_progress import (
+    NEVER,
+    ReplicaProgress,
+    is_caught_up,
+    record_fetch,
+    record_idle_fetch,
+    restart_epoch,
+)
 from cluster.model.broker import BrokerEpoch, Offset
 
 
@@ -65,3 +72,11 @@ def test_a_new_epoch_resets_the_records_of_followers(
 def test_caught_up_is_at_the_end_or_recently_so(end: int, caught_up_ms: float, expected: bool) -> None:
     progress = ReplicaProgress(log_end_offset=Offset(end), last_caught_up_ms=caught_up_ms)
     assert is_caught_up(progress, Offset(50), now_ms=1000, lag_ms_max=100) is expected
+
+
+@pytest.mark.rule("R6.10")
+def test_an_idle_fetch_is_one_at_the_end_of_the_log_and_an_earlier_one_changes_nothing() -> None:
+    caught_up = fetch(ReplicaProgress(), offset=10, leader_end=10, at_ms=100)
+    assert record_idle_fetch(caught_up, 600) == fetch(caught_up, offset=10, leader_end=10, at_ms=600)
+    for earlier in (100.0, 50.0):
+        assert record_idle_fetch(caught_up, earlier) is caught_up
