@@ -30,6 +30,7 @@ from cluster.requests.context import RequestContext
 from cluster.rpc.apis import Api, ApiKind, DirectApi, check_listener
 from cluster.rpc.muted_senders import MutedSenders, Sender
 from cluster.rpc.refusals import handle_within_bounds
+from cluster.security.principals import ANONYMOUS, Principal
 from cluster.znodes.cluster_wide import readable_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
@@ -63,26 +64,29 @@ class AnsweredRequests:
     """Deduplicates mutations by request id: a repeated request gets the first response.
 
     A client that lost its connection cannot know whether its request was carried out. It repeats the request with the
-    same id, and the mutation is carried out once. The decision is stored, also a pending one, and does not depend on
-    the caller; each caller waits for its effects (leaders elected, topic deleted) separately. Local to this process:
+    same id, and the mutation is carried out once. The decision is stored, also a pending one, whatever becomes of the
+    call; each call waits for its effects (leaders elected, topic deleted) separately. Local to this process:
     after a failover the next controller answers from the cluster state. Not thread-safe: used from one event loop.
     """
 
     def __init__(self) -> None:
-        self._answered: dict[str, _Answered] = {}
+        self._answered: dict[tuple[Principal, str], _Answered] = {}
 
-    async def first_answer(self, request_id: str, request: object, ask: Ask) -> Any:
+    async def first_answer(self, request_id: str, request: object, ask: Ask, principal: Principal = ANONYMOUS) -> Any:
         """The response to `request`, enqueued unless it was before. Without an id nothing is stored.
+
+        An id is one of the principal who used it: nobody else is answered with what it got.
 
         A failure is not stored, since then nothing was decided. Raises ApiError(INVALID_REQUEST) if the id was used by
         another request.
         """
-        known = self._answered.get(request_id)
+        key = principal, request_id
+        known = self._answered.get(key)
         if known is None:
             known = _Answered(request, asyncio.get_running_loop().create_future())
             ask(known.answer)
             if request_id:
-                self._remember(request_id, known)
+                self._remember(key, known)
         elif known.request != request:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, "another request had this id", field="x-request-id", value=request_id
@@ -90,14 +94,14 @@ class AnsweredRequests:
         # The event is queued whatever happens to this caller, so its response must not be cancelled with the caller.
         return await asyncio.shield(known.answer)
 
-    def _remember(self, request_id: str, answered: _Answered) -> None:
+    def _remember(self, key: tuple[Principal, str], answered: _Answered) -> None:
         while len(self._answered) >= ANSWERS_MAX:
             del self._answered[next(iter(self._answered))]
-        self._answered[request_id] = answered
+        self._answered[key] = answered
 
         def forget_failure(answer: asyncio.Future[Any]) -> None:
-            if (answer.cancelled() or answer.exception() is not None) and self._answered.get(request_id) is answered:
-                del self._answered[request_id]
+            if (answer.cancelled() or answer.exception() is not None) and self._answered.get(key) is answered:
+                del self._answered[key]
 
         answered.answer.add_done_callback(forget_failure)
 
@@ -206,7 +210,8 @@ class ControllerNode:
                 preempt(event)
 
         if api.kind is ApiKind.MUTATION and not api.is_dry_run(request):
-            answer = await self._answered.first_answer(context.request_id, request, put)
+            principal = context.identity.principal
+            answer = await self._answered.first_answer(context.request_id, request, put, principal)
         else:
             reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             put(reply)

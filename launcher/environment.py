@@ -15,7 +15,7 @@ KNOWN: Final = frozenset(
         *("ID", "ZOOKEEPER", "LISTEN", "ADVERTISED", "CONTROL_LISTEN", "CONTROL_ADVERTISED", "EXTERNAL_LISTEN"),
         *("EXTERNAL_ADVERTISED", "METRICS_LISTEN", "DATA", "RACK", "SETTINGS"),
         # Of deploy/docker/.env, which compose reads; a shell may have them for it.
-        *("IMAGE", "AUDIT_IMAGE", "BASE", "PORTS"),
+        *("IMAGE", "AUDIT_IMAGE", "BASE", "PORTS", "CERTIFICATES"),
     )
 )
 """Stated here, because the modules that read them are imported only where they are needed."""

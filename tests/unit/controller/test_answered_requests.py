@@ -9,6 +9,7 @@ import pytest
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.context import RequestContext
 from cluster.requests.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicToDelete
+from cluster.security.principals import Principal
 from controller.node import ANSWERS_MAX, AnsweredRequests
 from tests.controllers.worlds import World, run_virtually, until
 
@@ -124,3 +125,15 @@ def test_a_topic_created_again_under_the_same_id_was_created_once() -> None:
         await c.stop()
 
     run_virtually(main)
+
+
+async def test_the_id_of_another_principal_is_another_id() -> None:
+    answered, loop = AnsweredRequests(), Loop()
+    first = asyncio.ensure_future(answered.first_answer("a", REQUEST, loop.ask, Principal("User", "alice")))
+    await asyncio.sleep(0)
+    loop.asked[0].set_result("for alice")
+    assert await first == "for alice"
+    second = asyncio.ensure_future(answered.first_answer("a", REQUEST, loop.ask, Principal("User", "bob")))
+    await asyncio.sleep(0)
+    loop.asked[1].set_result("for bob")
+    assert await second == "for bob"
