@@ -15,6 +15,7 @@ from cluster.tls.authority import client, node, write_certificates
 from launcher.__main__ import app
 from tests.documents.pages import PAGES, ROOT, Block, blocks, blocks_of, unmarked_commands
 from tests.documents.running import reader_folder, run
+from tests.processes.certificates import write_secret
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 AT_ONCE = {"docs/tutorial.md"}
@@ -62,7 +63,11 @@ def test_the_commands_of_a_page_work_one_after_the_other(name: str, tmp_path: Pa
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_configuration_files_that_are_shown_are_accepted(page: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
-    write_certificates(keys, [node("broker", 1), client("outside")], days=1)
+    write_certificates(keys, [node("broker", 1), node("controller", 1001), client("outside")], days=1)
+    write_secret(keys / "users", b"ann=secret\n")
+    (keys / "keys.json").write_text(
+        '{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'
+    )
     for number, text in enumerate(re.findall(r"^```toml\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)):
         file = tmp_path / f"{number}.toml"
         # Keys must be there.
