@@ -40,7 +40,6 @@ AGENT_MOVES: Final = (
     "kafka_server_delayedfetchmetrics_expirespersec",
     "kafka_server_fetchsessioncache_numincrementalfetchsessions",
     "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
-    "kafka_server_fetchsessioncache_incrementalfetchsessionevictionspersec",
     "kafka_server_kafkaserver_brokerstate",
     "kafka_log_log_numlogsegments",
     "kafka_log_log_size",
