@@ -26,7 +26,13 @@ _RECENT_S: Final = 1.0
 """A node that was asked for less than this has had no time to answer."""
 SILENCE_S: Final = 0.25
 """After this many seconds without an answer the next node is asked as well."""
-_NOT_AUTHENTICATED: Final = frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE})
+_NOT_AUTHENTICATED: Final = frozenset(
+    {
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.ILLEGAL_SASL_STATE,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    }
+)
 _RUNNING: Final = "running"
 _BUSY: Final = "running, but has not answered this request"
 Describe = Callable[[str], Awaitable[DescribeClusterResponse]]

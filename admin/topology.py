@@ -21,6 +21,8 @@ from cluster.requests.topics import DescribeTopicsRequest
 _REFRESH_PAUSE_S = 0.1
 _METADATA_TIMEOUT_MS = 5_000
 _ADDRESSES_NAMED = 3
+_RULES_LAG_S = 1.0
+"""A broker may know a new access rule this much later than the controller."""
 
 
 class LeaderAddress(NamedTuple):
@@ -42,6 +44,8 @@ class Topology:
         self._addresses: dict[BrokerId, str] = {}
         self._silent: dict[str, None] = {}
         """Brokers that were asked for metadata, and have not answered since."""
+        self._denied: set[str] = set()
+        """Topics to which the last broker that was asked saw no right."""
         self._refreshing: dict[str, asyncio.Lock] = {}
         self._generation: dict[str, int] = {}
 
@@ -152,6 +156,10 @@ class Topology:
             self._brokers = [a for a in self._brokers if a in set(addresses.values())]
             self._brokers += [a for a in sorted(addresses.values()) if a not in self._brokers]
         for topic in response.topics:
+            if topic.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                self._denied.add(topic.name)
+            else:
+                self._denied.discard(topic.name)
             # Others than these no partition can have, and the partitioner cannot count with.
             partitions = [p for p in topic.partitions if bounds.PARTITION.accepts(p.partition_index)]
             if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and partitions:
@@ -173,7 +181,15 @@ class Topology:
                 leaders[partition.partition_index] = LeaderAddress(partition.leader_id, address, partition.leader_epoch)
 
     async def _assert_exists(self, topic: str) -> None:
-        described = await self.client.ask_controller(DescribeTopicsRequest((topic,)))
+        """Raise the error of a topic of which the controller knows nothing, or to which it sees no right.
+
+        A broker's word for the latter stands where no controller answers this caller: its listener may have no users.
+        """
+        try:
+            async with asyncio.timeout(_RULES_LAG_S if topic in self._denied else None):
+                described = await self.client.ask_controller(DescribeTopicsRequest((topic,)))
+        except TimeoutError:
+            raise missing_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) from None
         (result,) = self.client.results_for([f"topic {topic}"], described.topics)
         if result.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
             raise missing_topic(topic, result.error_code)

@@ -8,7 +8,15 @@ import typer
 
 from admin.cli.output import examples, say
 from cluster.model import bounds
-from cluster.tls.authority import DEFAULT_HOSTS, Subject, client, node, write_certificates, zookeeper
+from cluster.tls.authority import (
+    DEFAULT_HOSTS,
+    RESERVED_NAMES,
+    Subject,
+    client,
+    node,
+    write_certificates,
+    zookeeper,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Make certificates for development: an authority, nodes, clients.")
 
@@ -78,8 +86,11 @@ def _node(role: str, text: str) -> Subject:
 
 
 def _client(name: str) -> Subject:
-    if not bounds.TOPIC_NAME.accepts(name) or name in ("ca", "ca-key", "zookeeper"):
-        raise typer.BadParameter(f"{name!r}: use letters, digits, '.', '_' and '-'", param_hint="--client")
+    why = RESERVED_NAMES.get(name)
+    if why is None and not bounds.TOPIC_NAME.accepts(name):
+        why = "use letters, digits, '.', '_' and '-'"
+    if why is not None:
+        raise typer.BadParameter(f"{name!r}: {why}", param_hint="--client")
     return client(name)
 
 

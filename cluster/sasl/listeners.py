@@ -1,7 +1,7 @@
 """SASL of one listener: which mechanisms there are, and what users are checked against."""
 
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -25,6 +25,10 @@ class ScramDirectory(Protocol):
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """The credential of a user for a mechanism; None for a user without one."""
+
+
+_NAMED: Final = 40
+"""As many characters of an unknown mechanism are in the message."""
 
 
 class ListenerSasl(Struct, frozen=True):
@@ -77,9 +81,10 @@ class ServerMechanisms:
         if mechanism not in self.settings.mechanisms:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-                f"the listener has {', '.join(self.settings.mechanisms)} (sasl.enabled.mechanisms)",
+                f"the listener has no {mechanism[:_NAMED]}, only {', '.join(self.settings.mechanisms)}"
+                " (sasl.enabled.mechanisms); clients name theirs by sasl.mechanism",
                 field="mechanism",
-                value=mechanism[:40],
+                value=mechanism[:_NAMED],
             )
         if mechanism == PLAIN:
             assert self._passwords is not None, "settings were checked"

@@ -124,6 +124,10 @@ class ScramServerExchange:
         used = self._decoys.of(self._mechanism, user) if known is None else known
         return used.salt, used.stored_key, used.server_key, used.iterations
 
+    @property
+    def _unknown(self) -> str:
+        return f": there is no user {self._user!r}"
+
     def step(self, message: bytes) -> SaslStep:
         text = text_of(message)
         try:
@@ -134,9 +138,11 @@ class ScramServerExchange:
             self._scram.set_client_final(text)
             answer = self._scram.get_server_final().encode()
         except (ScramException, ValueError) as error:
-            raise AuthenticationFailedError(f"{self._mechanism}, user {self._user!r}: {error}") from error
+            # The proof of an unknown user is wrong, too: its credential was made up.
+            why = f", user {self._user!r}: {error}" if self._user is None or self._is_known else self._unknown
+            raise AuthenticationFailedError(f"{self._mechanism}{why}") from error
         if not self._is_known:
-            raise AuthenticationFailedError(f"{self._mechanism}: there is no user {self._user!r}")
+            raise AuthenticationFailedError(f"{self._mechanism}{self._unknown}")
         return SaslStep(answer, self._user)
 
 

@@ -4,6 +4,7 @@ A node's certificate has one URI, `klamm://controller/1001` or `klamm://broker/1
 KafkaPrincipal and RequestContext, which know no nodes.
 """
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
@@ -14,6 +15,7 @@ from cluster.model.errors import ConfigError
 from cluster.security.principals import ANONYMOUS, Principal
 
 NODE_SCHEME: Final = "klamm://"
+_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 class NodeRole(StrEnum):
@@ -56,6 +58,7 @@ def node_named_by(uris: Iterable[str]) -> NodeName | None:
     if len(named) > 1:
         raise ConfigError([f"certificate: has {len(named)} URIs of nodes, {', '.join(named)}: exactly one is allowed"])
     role, _, number = named[0].removeprefix(NODE_SCHEME).partition("/")
-    if role not in list(NodeRole) or not (number.isascii() and number.isdecimal()) or int(number) > 2**31 - 1:
+    # One URI for each node: an authority that compares texts must not issue 01 to another one than 1.
+    if role not in list(NodeRole) or not _ID.fullmatch(number) or int(number) > 2**31 - 1:
         raise ConfigError([f"certificate: its URI {named[0]!r} is not klamm://controller/ID or klamm://broker/ID"])
     return NodeName(NodeRole(role), int(number))

@@ -34,6 +34,15 @@ _SKEW: Final = timedelta(minutes=5)
 """Clocks of other machines may be this much late."""
 _ORGANISATION: Final = "klamm"
 _NODE: Final = "node"
+_ZOOKEEPER: Final = "zookeeper"
+_ITS_FILE: Final = "the authority has its file, so choose another name"
+RESERVED_NAMES: Final = {
+    _NODE: "all nodes have this name, and znodes belong to it, so choose another one",
+    _ZOOKEEPER: "ZooKeeper's servers have this name, so choose another one",
+    "ca": _ITS_FILE,
+    "ca-key": _ITS_FILE,
+}
+"""The names that no client may have, and why: rights and the ACLs of znodes go by the distinguished name alone."""
 
 
 class Subject(Struct, frozen=True):
@@ -58,7 +67,7 @@ def node(role: str, identifier: int, hosts: Sequence[str] = DEFAULT_HOSTS) -> Su
 
 def zookeeper(hosts: Sequence[str] = DEFAULT_HOSTS) -> Subject:
     """The subject of a ZooKeeper server."""
-    return Subject("zookeeper.pem", "zookeeper", tuple(hosts))
+    return Subject("zookeeper.pem", _ZOOKEEPER, tuple(hosts))
 
 
 def client(name: str) -> Subject:

@@ -84,6 +84,10 @@ class ScriptedCluster:
         """By partition: the follower to which its leader sends consumers that name their rack."""
         self.follower_errors: list[ErrorCode] = []
         """What the next fetches at followers are answered with."""
+        self.leader_errors: list[ErrorCode] = []
+        """What the next fetches at leaders are answered with."""
+        self.denied: set[str] = set()
+        """The topics to which brokers say that the caller has no right."""
         self.fetched_from: list[tuple[int, int]] = []
         """(partition, node) of each fetch that got records."""
 
@@ -108,7 +112,8 @@ class ScriptedCluster:
             for p, (b, e) in self.leaders.items()
         )
         brokers = tuple(MetadataBroker(BrokerId(i), s.host, s.port) for i, s in self.servers.items())
-        topics = (MetadataTopic(TOPIC, None, ErrorCode.NONE, partitions),)
+        denied = (MetadataTopic(name, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ()) for name in self.denied)
+        topics = (MetadataTopic(TOPIC, None, ErrorCode.NONE, partitions), *denied)
         return MetadataResponse(brokers, "c", ControllerId(self.controller), topics)
 
     def append(self, part: ProducePartition) -> Offset:
@@ -217,6 +222,8 @@ class ScriptedNode:
                 return FetchPartitionData(TOPIC, part.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if self.cluster.follower_errors:
                 return FetchPartitionData(TOPIC, part.partition, self.cluster.follower_errors.pop(0))
+        elif self.cluster.leader_errors:
+            return FetchPartitionData(TOPIC, part.partition, self.cluster.leader_errors.pop(0))
         elif follower >= 0:
             return FetchPartitionData(TOPIC, part.partition, ErrorCode.NONE, preferred_read_replica=BrokerId(follower))
         end = Offset(self.cluster.ends[part.partition])

@@ -272,6 +272,30 @@ async def test_an_offset_outside_of_the_log_is_raised_to_the_reader(
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+async def test_a_consumer_without_the_right_to_read_sees_that_it_lacks(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    """A fetch without the right has no offsets to speak of."""
+    topology = Topology(client)
+    await topology.partitions(TOPIC)
+    cluster.leader_errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    async with Consumer(topology, TOPIC, {0: Offset(0)}) as consumer:
+        with pytest.raises(ApiError, match="no right to topic 'orders'") as refused:
+            await anext(consumer.fetched())
+    assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_a_user_who_reaches_brokers_only_sees_that_a_right_lacks(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    """Controllers whose listener has no users do not answer them."""
+    cluster.hanging = {FIRST_CONTROLLER}
+    cluster.denied = {"secret"}
+    with pytest.raises(ApiError, match="no right to topic 'secret'") as refused:
+        await Topology(client).partitions("secret")
+    assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 @pytest.mark.rule("R7.19")
 async def test_a_bad_batch_ends_the_reading_with_what_it_is_and_how_to_pass_it(
     cluster: ScriptedCluster, client: AdminClient

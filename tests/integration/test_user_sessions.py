@@ -403,6 +403,21 @@ async def test_a_file_as_kafkas_tools_take_it_says_who_a_client_is(
         assert set(server.callers) == {Identity(ALICE, "127.0.0.1")}
 
 
+async def test_a_command_with_a_mechanism_that_the_listener_lacks_ends_at_once(made: Setup, users: Directory) -> None:
+    async with (
+        serving(made, users, mechanisms=("SCRAM-SHA-512",)) as server,
+        AdminClient(
+            [server.address],
+            timeout_ms=TIMEOUT_MS,
+            tls=made.material().settings,
+            sasl=lambda: password("SCRAM-SHA-256", "wrong"),
+        ) as admin,
+    ):
+        with pytest.raises(ApiError, match="has no SCRAM-SHA-256, only SCRAM-SHA-512") as refused:
+            await admin.describe_cluster()
+    assert refused.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+
 async def test_a_command_with_a_wrong_password_ends_at_once(made: Setup, users: Directory) -> None:
     async with (
         serving(made, users) as server,

@@ -77,6 +77,24 @@ def test_an_authority_without_its_key_issues_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("node", "all nodes have this name, and znodes belong to it"),
+        ("zookeeper", "ZooKeeper's servers have this name"),
+        ("ca", "the authority has its file"),
+        ("ca-key", "the authority has its file"),
+        ("a b", "use letters, digits"),
+    ],
+)
+def test_a_client_gets_no_name_that_others_have(tmp_path: Path, name: str, why: str) -> None:
+    """ZooKeeper takes the distinguished name alone for the identity: a client `node` could write every znode."""
+    refused = CliRunner().invoke(app, ["create", "--output", str(tmp_path), "--client", name], env={"COLUMNS": "200"})
+    assert refused.exit_code == 2
+    assert f"{name!r}: {why}" in refused.output
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
     "wrong",
     [("--broker", "x"), ("--broker", "1="), ("--client", "../x"), ("--broker", "1=a b"), (), ("--broker", "1") * 2],
 )

@@ -27,6 +27,11 @@ def test_every_error_has_a_status_that_is_no_success() -> None:
             True,
         ),
         ("last error: UNKNOWN: ipv4:h:1: tcp handshaker shutdown", "connection timed out", True),
+        (
+            "last error: UNKNOWN: ipv4:h:1: Cannot check peer: missing selected ALPN property.",
+            "it speaks TLS, but is no klamm gRPC port, perhaps a metrics port or ZooKeeper's",
+            True,
+        ),
         ("Failed to connect to remote host: connect() timed out", "connection timed out", True),
         (
             "failed to connect to all addresses; last error: UNKNOWN: ipv4:h:1: Failed to connect to remote host: "

@@ -69,8 +69,10 @@ def test_an_unknown_user_sees_the_salt_of_a_known_one_and_the_same_at_each_attem
         seen.append(challenge.partition(b",")[2])
         final = client.step(challenge)
         assert final is not None
-        with pytest.raises(AuthenticationFailedError):
+        with pytest.raises(AuthenticationFailedError) as failed:
             server.step(final)
+        assert failed.value.why == "SCRAM-SHA-256: there is no user 'nobody'"
+        assert "nobody" not in str(failed.value)
     assert seen[0] == seen[1]
     assert seen[0].endswith(b",i=4096")
 

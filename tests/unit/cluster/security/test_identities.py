@@ -29,6 +29,8 @@ def test_a_certificate_names_one_node_or_none(uris: tuple[str, ...], expected: N
         ("klamm://broker/-1",),
         ("klamm://broker/1/2",),
         ("klamm://broker/2147483648",),
+        ("klamm://broker/01",),
+        ("klamm://broker/" + "9" * 5_000,),
         ("klamm://broker/\u0661",),
         ("klamm://client/1",),
         ("klamm://",),
