@@ -156,8 +156,10 @@ async def _open_all(
             if isinstance(result, BaseException):
                 raise result
         loader.report_missing()
-        new = [directory for directory in (*logs.directories.values(), *others) if directory.is_new]
-        if all_there and (new or present is not None):
+        opened = [*logs.directories.values(), *others]
+        new = [directory for directory in opened if directory.is_new]
+        # A broker without any directory of its own is a new one, as for Kafka, whatever an ISR says of its id.
+        if all_there and len(new) < len(opened) and (new or present is not None):
             await loader.report_lost(present)
         await loader.remove_marks()
         await logs.write_damaged_replicas()

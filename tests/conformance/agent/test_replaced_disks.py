@@ -9,7 +9,7 @@ from broker_agent.log.checkpoints import META_PROPERTIES
 from broker_agent.log.log_directories import LogDirectories
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.segments import LogDependencies
-from cluster.model.broker import BrokerId, ControllerEpoch, TopicId
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerId, ControllerEpoch, TopicId
 from cluster.model.errors import ApiError, ErrorCode, StartupError, ZooKeeperError
 from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.agents import RECOVERY
@@ -102,8 +102,10 @@ async def test_an_end_before_that_is_written_down_leaves_the_disk_new() -> None:
 
     async def start(read: Callable[[], Awaitable[dict[TopicPartition, TopicId | None]]]) -> LogDirectories:
         options = LoadOptions(read_in_sync=read)
-        return await open_log_directories(dependencies, [A], OWNER, lambda _path, _error: None, options=options)
+        return await open_log_directories(dependencies, [A, B], OWNER, lambda _path, _error: None, options=options)
 
+    await (await start(in_sync)).close(UNKNOWN_BROKER_EPOCH)
+    disk.remove_tree(A)
     for _ in range(2):
         with pytest.raises(StartupError, match="cannot be read: no answer"):
             await start(no_answer)
@@ -124,7 +126,7 @@ async def test_a_new_broker_and_a_further_directory_lack_nothing() -> None:
     assert list(process.logs.damaged_replicas) == []
     assert has_identity(process, "/more")
     await world.start(2, 3)
-    assert [r.topic_partition for r in world.agents[2].logs.damaged_replicas] == [ELSEWHERE]
+    assert list(world.agents[2].logs.damaged_replicas) == [], "a broker whose directories are all empty is a new one"
     assert list(world.agents[3].logs.damaged_replicas) == []
     await world.stop()
 
