@@ -14,7 +14,7 @@ _COMMAND: Final = "_KLAMM_COMMAND"
 _NAMED: Final = re.compile(r"(['`])klamm ([a-z]+)([^'`]*)(?=\1)")
 _OF_THIS_MACHINE: Final = frozenset(("down", "status", "up"))
 _ASKING: Final = re.compile(
-    "brokers|bundle|clients|cluster|consume|doctor|elect|features|perf|produce|reassign|story|top|topics|verify|watch"
+    "acls|brokers|bundle|clients|cluster|consume|doctor|elect|features|perf|produce|reassign|story|top|topics|users|verify|watch"
 )
 """The commands that take `--bootstrap`, `--data` and `--context`; `_OF_THIS_MACHINE` take `--data` alone."""
 _cluster: Final[ContextVar[tuple[str, str] | None]] = ContextVar("cluster", default=None)
