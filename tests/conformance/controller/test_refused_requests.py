@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import ApiError, ErrorCode
+from cluster.requests.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
 from cluster.requests.agents import (
     SCRUB,
     AllocateProducerIdsRequest,
@@ -46,7 +47,11 @@ from cluster.requests.topics import (
     TopicToDelete,
 )
 from cluster.rpc.apis import ApiKind
+from cluster.security.acl_znodes import encode_rules, path_of
+from cluster.security.acls import AccessRule, Operation, Pattern, ResourceType
+from cluster.security.principals import Principal
 from cluster.znodes.paths import DELETE_TOPICS
+from cluster.zookeeper.access_rules import access_list_paths
 from cluster.zookeeper.port import Op, OpResult, ZkError
 from controller.apis import APIS
 from tests.controllers.all_of_memory import changes, everything
@@ -108,6 +113,22 @@ async def damage(world: World) -> ReportDamagedReplicasRequest:
     return ReportDamagedReplicasRequest(BrokerId(1), await world.broker_epoch(1), (found,))
 
 
+async def a_new_rule(world: World) -> CreateAclsRequest:
+    """The znodes above all lists are there, as since the first rule: they stay whatever becomes of a request."""
+    for path in access_list_paths():
+        if not world.server.tree.exists(path):
+            await world.create(path)
+    return CreateAclsRequest((AclCreation(2, "t", "User:alice", "*", 3, 3),))
+
+
+async def a_removal_of_a_rule(world: World) -> DeleteAclsRequest:
+    await a_new_rule(world)
+    pattern = Pattern(ResourceType.TOPIC, "t")
+    rules = encode_rules([AccessRule(Principal("User", "alice"), Operation.READ)])
+    await world.create(path_of(pattern), rules)
+    return DeleteAclsRequest((DeleteAclsFilter(1, 1, 1, 1),))
+
+
 SOUND: Final[dict[str, Make]] = {
     "creation": always(CreateTopicsRequest((NewTopic("new", 2, 2),), timeout_ms=1000)),
     "creation with an assignment": always(
@@ -133,6 +154,8 @@ SOUND: Final[dict[str, Make]] = {
     "features": always(UpdateFeaturesRequest((FeatureUpdate("metadata.version", 1),))),
     "recovery": always(RecoverClusterRequest()),
     "credentials": always(of(upsertion())),
+    "new rule": a_new_rule,
+    "removal of a rule": a_removal_of_a_rule,
     "ISR change": an_isr_change,
     "shutdown": a_shutdown,
     "producer ids": producer_ids,
@@ -309,8 +332,10 @@ def test_a_standby_refuses_every_request_and_changes_nothing(name: str) -> None:
         world, c = await cluster()
         standby = world.start_controller(1002)
         await quiesce(1)
+        request = await SOUND[name](world)
+        await quiesce(1)
         before = everything(world, standby)
-        code = await refused_with(standby, await SOUND[name](world))
+        code = await refused_with(standby, request)
         assert code is not None
         assert changes(before, everything(world, standby)) == []
         COUNTED[f"{code.name} by a standby"] += 1
