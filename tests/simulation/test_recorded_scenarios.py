@@ -9,16 +9,12 @@ from tests.recorded.engine import replay
 from tests.recorded.in_memory_cluster import InMemoryCluster
 from tests.recorded.scenario import all_names, load
 
-SEEDS = {"reassign-without-leader": 3, "kill-all-together": 1}
+SEEDS = {"kill-all-together": 1}
 """Schedules of scenarios in which the order of two things is open, and in the recording is the other one.
 
-Brokers 2, 3 and 4 join the ISR at the same time, and the reassignment is complete when 3 and 4 are in it: each in an
-AlterPartition of its own, as here, or two in one, before 2 has joined; then there are two writes and one leader epoch
-fewer. Of the seeds 1 to 12, nine have the order of the recording.
-
 The sessions of three brokers that are killed together end at almost the same time: in the recording those of 1 and 2
-before that of 3, which is then the only one in the ISR. Six of these seeds have this order, in the others all three end
-at once.
+before that of 3, which is then the only one in the ISR. Of the seeds 1 to 12 two have this order, in the others all
+three end at once.
 """
 
 
