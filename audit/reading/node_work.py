@@ -11,7 +11,7 @@ import numpy
 import pyarrow
 from msgspec import Struct
 
-from audit.reading.topic_steps import TopicStep, topic_steps_of
+from audit.reading.topic_steps import TopicStep, merge_steps, topic_steps_of
 from audit.records.vectors import ABSENT, Longs, group_starts, is_one_of, longs, ranked
 from cluster.model.state_machines import PartitionState
 from state_log.causes import BY_AGENTS
@@ -83,7 +83,7 @@ class WorkRead:
 
     @property
     def topic_steps(self) -> tuple[TopicStep, ...]:
-        return tuple(self._topic_steps)
+        return merge_steps(self._topic_steps)
 
     @property
     def sizes(self) -> tuple[TopicSize, ...]:

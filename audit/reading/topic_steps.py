@@ -3,12 +3,13 @@
 The records themselves go to the buckets of their partitions, where nobody sees a topic as a whole.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy
 import pyarrow
 from msgspec import Struct
+from msgspec.structs import replace
 
 from audit.reading.kafka.rows import are_kafka
 from audit.records.vectors import ABSENT, BrokerLists, Flags, Longs, is_one_of, longs, ranked
@@ -57,6 +58,22 @@ def topic_steps_of(rows: pyarrow.RecordBatch) -> list[TopicStep]:
         return []
     stated = (longs(table["controller_epoch"]) != ABSENT) & (longs(table["partition"]) >= 0) & ~are_kafka(table)
     return [step for what, flags in chosen.items() for step in _steps(what, table, flags & stated)]
+
+
+def merge_steps(steps: Iterable[TopicStep]) -> tuple[TopicStep, ...]:
+    """Put steps together that blocks of lines have cut, in the order of their first records."""
+    found: dict[tuple[object, ...], TopicStep] = {}
+    for step in steps:
+        key = step.what, step.topic, step.topic_id, step.node, step.incarnation, step.controller_epoch, step.cause_id
+        known = found.get(key)
+        if known is None:
+            found[key] = step
+            continue
+        first = min(known, step, key=lambda each: each.seq)
+        found[key] = replace(first, count=known.count + step.count, highest=max(known.highest, step.highest))
+    return tuple(
+        sorted(found.values(), key=lambda step: (step.node, step.incarnation, step.seq, step.what, step.topic))
+    )
 
 
 _NAMES: Final = ("topic", "topic_id", "node", "incarnation")

@@ -55,6 +55,7 @@ DEFAULTS: dict[str, Any] = {
     "replica.alter.log.dirs.io.max.bytes.per.second": 2**63 - 1,
     "replica.socket.timeout.ms": 30_000,
     "replica.high.watermark.checkpoint.interval.ms": 5000,
+    "max.incremental.fetch.session.cache.slots": 1000,
     "min.insync.replicas": 1,
     "fetch.purgatory.purge.interval.requests": 1000,
     "producer.purgatory.purge.interval.requests": 1000,
