@@ -92,7 +92,7 @@ def expected(installed: Environment, logs: Path, tmp_path_factory: pytest.TempPa
     return audit(installed.python, logs, tmp_path_factory.mktemp("expected") / "output")
 
 
-@pytest.mark.parametrize("kind", ["standalone", ON_ONE_MACHINE])
+@pytest.mark.parametrize("kind", ["standalone", pytest.param(ON_ONE_MACHINE, marks=pytest.mark.deep)])
 def test_the_audit_on_a_cluster_finds_what_it_finds_on_one_machine(
     installed: Environment, logs: Path, expected: dict[str, object], tmp_path: Path, kind: str
 ) -> None:

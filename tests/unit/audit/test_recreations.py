@@ -48,7 +48,7 @@ def with_deletions(seed: int, *, then_created: bool = True) -> Cluster:
     return cluster
 
 
-@examples(60, deep=150)
+@examples(24, deep=150)
 @given(seed=SEEDS)
 def test_a_partition_created_anew_without_an_id_gives_no_false_finding_in_any_order(seed: int) -> None:
     random, streams = Random(seed), stamped(with_deletions(seed).logs)

@@ -94,7 +94,7 @@ def test_a_correct_history_has_no_findings(seed: int, leaders_write: bool) -> No
         assert {rule for rule, _ in audit_batches(batches)} <= {UNCLEAN_ELECTION}
 
 
-@examples(60, deep=150)
+@examples(30, deep=150)
 @given(seed=SEEDS, leaders_write=st.booleans())
 def test_findings_depend_on_the_records_and_not_on_batches_or_the_order_of_incarnations(
     seed: int, leaders_write: bool
@@ -204,7 +204,7 @@ def by_columns(findings: Iterable[AuditFinding]) -> set[Name]:
     }
 
 
-@examples(60, deep=150)
+@examples(30, deep=150)
 @given(seed=SEEDS, leaders_write=st.booleans())
 def test_rules_over_columns_find_what_the_reference_model_finds(seed: int, leaders_write: bool) -> None:
     streams, _ = histories(seed, leaders_write=leaders_write)
@@ -261,7 +261,7 @@ STRANGE = [
 ]
 
 
-@examples(60, deep=150)
+@examples(30, deep=150)
 @given(seed=SEEDS)
 def test_rules_on_single_records_find_what_the_row_by_row_rules_find(seed: int) -> None:
     streams, random = histories(seed)
