@@ -121,6 +121,7 @@ def _truncated_below_high_watermark(record: LoggedStateChange) -> str | None:
 
 
 TRUNCATED_BELOW_HIGH_WATERMARK: Final = "no-truncation-below-high-watermark"
+ELECTED_HAS_COMMITTED: Final = "elected-leader-has-committed"
 CAUSES_OF_DAMAGE: Final = frozenset({"LogRecovery", "LogScrub"})
 DAMAGED: Final = frozenset({"recovery", "scrub"})
 """Reasons of truncations: who found that the log is damaged."""

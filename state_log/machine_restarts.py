@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, InvariantViolation
+from state_log.invariants import ELECTED_HAS_COMMITTED, TRUNCATED_BELOW_HIGH_WATERMARK, InvariantViolation
 from state_log.record import LoggedStateChange, by_partition
 
 _DIGITS_MAX: Final = 15
@@ -56,19 +56,27 @@ def machine_restarts(boots: Mapping[tuple[str, str], str]) -> list[MachineRestar
     ]
 
 
-def restarts_of_others(
-    restarts: Iterable[MachineRestart], node: str, at_ms: int, replicas: Collection[int]
+OF_LOST_RECORDS: Final = frozenset({TRUNCATED_BELOW_HIGH_WATERMARK, ELECTED_HAS_COMMITTED})
+"""The rules that find what a machine may have lost."""
+
+
+def restarts_before(
+    rule: str, restarts: Iterable[MachineRestart], node: str, at_ms: int, replicas: Collection[int]
 ) -> list[MachineRestart]:
-    """The restarts that may be why `node` had to truncate its log at that time: of machines of the partition's other
-    replicas, before that.
+    """The restarts that may be why a rule of OF_LOST_RECORDS found something in the last of its records, that of `node`
+    at that time: of machines of the partition's replicas, before that.
+
+    What a node truncates, its own machine has not lost.
     """
-    others = {f"broker-{broker}" for broker in replicas} - {node}
-    return [restart for restart in restarts if restart.node in others and restart.by_ms <= at_ms]
+    suspects = {f"broker-{broker}" for broker in replicas}
+    if rule == TRUNCATED_BELOW_HIGH_WATERMARK:
+        suspects -= {node}
+    return [restart for restart in restarts if restart.node in suspects and restart.by_ms <= at_ms]
 
 
 def is_explained(finding: InvariantViolation, records: Sequence[LoggedStateChange]) -> bool:
     """Whether what it found may be what a machine had not flushed when it was restarted."""
-    if finding.rule != TRUNCATED_BELOW_HIGH_WATERMARK:
+    if finding.rule not in OF_LOST_RECORDS:
         return False
     replicas = {
         broker
@@ -78,5 +86,5 @@ def is_explained(finding: InvariantViolation, records: Sequence[LoggedStateChang
         for broker in part.replicas or ()
     }
     restarts = machine_restarts(boots_of(records))
-    truncated = [record for record in records if record.reference in finding.records]
-    return all(restarts_of_others(restarts, each.node, each.at_ms, replicas) for each in truncated)
+    at = next(record for record in records if record.reference == finding.records[-1])
+    return bool(restarts_before(finding.rule, restarts, at.node, at.at_ms, replicas))

@@ -35,9 +35,9 @@ from audit.rules.recreations import comparable, compared, earlier
 from audit.rules.rule import KEY, REFERENCE, BucketBatch, Explanation, Kept, Rule, once
 from audit.rules.subjects import Subjects, reference
 from state_log.decision_rules import TAKEN_ROLES
+from state_log.invariants import ELECTED_HAS_COMMITTED
 from state_log.record import Kind
 
-ELECTED_HAS_COMMITTED: Final = "elected-leader-has-committed"
 HIGH_WATERMARK_NEVER_FALLS: Final = "high-watermark-never-falls"
 _COMMITTED: Final = pyarrow.schema(
     {

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.model.broker import BrokerId, Offset
-from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, InvariantViolation, check_all
-from state_log.machine_restarts import MachineRestart, boots_of, is_explained, machine_restarts, restarts_of_others
+from state_log.invariants import ELECTED_HAS_COMMITTED, TRUNCATED_BELOW_HIGH_WATERMARK, InvariantViolation, check_all
+from state_log.machine_restarts import MachineRestart, boots_of, is_explained, machine_restarts, restarts_before
 from state_log.record import Kind, LoggedStateChange
 from tests.controllers.contexts import ids
 
@@ -59,7 +59,7 @@ def test_a_run_whose_boot_is_unknown_says_nothing() -> None:
 @pytest.mark.parametrize("incarnation", ["x", "-1.7", "", "9" * 5000, "1e9.7", "²"])
 def test_a_run_that_is_not_named_by_its_time_explains_nothing(incarnation: str) -> None:
     restart = MachineRestart("broker-2", incarnation, "a", "b")
-    assert restarts_of_others([restart], "broker-1", 1 << 62, [1, 2]) == []
+    assert restarts_before(TRUNCATED_BELOW_HIGH_WATERMARK, [restart], "broker-1", 1 << 62, [1, 2]) == []
 
 
 def test_the_restart_says_what_is_lost_and_by_which_boots() -> None:
@@ -84,7 +84,8 @@ def test_a_restart_concerns_other_replicas_of_the_partition_afterwards(
     node: str, at_ms: int, replicas: tuple[int, ...], found: bool
 ) -> None:
     restart = MachineRestart("broker-2", SECOND, "a", "b")
-    assert restarts_of_others([restart], node, at_ms, replicas) == ([restart] if found else [])
+    expected = [restart] if found else []
+    assert restarts_before(TRUNCATED_BELOW_HIGH_WATERMARK, [restart], node, at_ms, replicas) == expected
 
 
 @pytest.mark.parametrize(
@@ -109,3 +110,11 @@ def test_no_power_failure_explains_anything_else() -> None:
     runs = [starts(1, FIRST, "c"), starts(2, FIRST, "a"), starts(2, SECOND, "b")]
     other = InvariantViolation("one-leader-per-epoch", "", (runs[0].reference,), "orders", 0)
     assert not is_explained(other, runs)
+
+
+@pytest.mark.parametrize("node", ["broker-2", "broker-1"])
+def test_an_elected_leader_may_have_lost_records_itself_or_fetched_from_one_that_did(node: str) -> None:
+    restart = MachineRestart("broker-2", SECOND, "a", "b")
+    assert restarts_before(ELECTED_HAS_COMMITTED, [restart], node, restart.by_ms, [1, 2]) == [restart]
+    assert restarts_before(ELECTED_HAS_COMMITTED, [restart], node, restart.by_ms - 1, [1, 2]) == []
+    assert restarts_before(ELECTED_HAS_COMMITTED, [restart], node, restart.by_ms, [1, 3]) == []
