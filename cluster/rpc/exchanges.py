@@ -45,16 +45,18 @@ class Exchanges:
 
     @contextmanager
     def handling(self, exchange: SaslExchange) -> Iterator[None]:
-        """Count an exchange while its message is handled. Raises ApiError(THROTTLING_QUOTA_EXCEEDED) if there are too
-        many.
+        """Count an exchange while its message is handled.
+
+        Where there are too many, those that wait longest end, first of its host: their clients may have gone, or never
+        meant to continue. Raises ApiError(THROTTLING_QUOTA_EXCEEDED) if too many are being handled.
         """
         self._end_old()
-        of_host = self._busy[exchange.host] + sum(one.host == exchange.host for one in self._waiting.values())
-        if len(self) >= EXCHANGES_MAX or of_host >= EXCHANGES_OF_HOST_MAX:
-            whose, limit = ("this host", EXCHANGES_OF_HOST_MAX) if len(self) < EXCHANGES_MAX else ("all", EXCHANGES_MAX)
-            raise ApiError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{limit} authentications of {whose} are under way; try again"
-            )
+        waiting = [exchange_id for exchange_id, one in self._waiting.items() if one.host == exchange.host]
+        of_host = self._busy[exchange.host] + len(waiting)
+        if of_host >= EXCHANGES_OF_HOST_MAX:
+            self._make_room(waiting, "this host", EXCHANGES_OF_HOST_MAX)
+        elif len(self) >= EXCHANGES_MAX:
+            self._make_room(list(self._waiting), "all", EXCHANGES_MAX)
         self._busy[exchange.host] += 1
         try:
             yield
@@ -85,6 +87,13 @@ class Exchanges:
                 value=exchange_id[:40],
             )
         return exchange
+
+    def _make_room(self, waiting: list[str], whose: str, limit: int) -> None:
+        if not waiting:
+            raise ApiError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{limit} authentications of {whose} are under way; try again"
+            )
+        del self._waiting[waiting[0]]
 
     def _end_old(self) -> None:
         """End those that have lasted for too long."""

@@ -114,8 +114,10 @@ def test_a_host_has_so_many_exchanges_under_way_and_others_are_not_kept_out(
     monkeypatch.setattr(exchanges, "EXCHANGES_OF_HOST_MAX", 2)
     monkeypatch.setattr(exchanges, "EXCHANGES_MAX", 3)
     held = Exchanges(clock)
-    held.keep(held.begin(Nobody(), "EXTERNAL", "attacker"))
-    with held.handling(held.begin(Nobody(), "EXTERNAL", "attacker")):
+    with (
+        held.handling(held.begin(Nobody(), "EXTERNAL", "attacker")),
+        held.handling(held.begin(Nobody(), "EXTERNAL", "attacker")),
+    ):
         with (
             pytest.raises(ApiError, match="2 authentications of this host are under way") as refused,
             held.handling(held.begin(Nobody(), "EXTERNAL", "attacker")),
@@ -128,7 +130,21 @@ def test_a_host_has_so_many_exchanges_under_way_and_others_are_not_kept_out(
             held.handling(held.begin(Nobody(), "EXTERNAL", "third")),
         ):
             pass
-    clock.now += exchanges.LASTS_S
-    with held.handling(held.begin(Nobody(), "EXTERNAL", "third")):
-        assert len(held) == 1
     assert len(held) == 0
+
+
+def test_exchanges_that_wait_longest_end_for_others(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half exchanges of a stranger behind the same address do not keep users out."""
+    monkeypatch.setattr(exchanges, "EXCHANGES_OF_HOST_MAX", 2)
+    monkeypatch.setattr(exchanges, "EXCHANGES_MAX", 3)
+    held = Exchanges(clock)
+    oldest, second = (held.keep(held.begin(Nobody(), "EXTERNAL", "shared")) for _ in range(2))
+    with held.handling(held.begin(Nobody(), "EXTERNAL", "shared")):
+        with pytest.raises(ApiError):
+            held.take(oldest, "EXTERNAL")
+        elsewhere = held.keep(held.begin(Nobody(), "EXTERNAL", "elsewhere"))
+        with held.handling(held.begin(Nobody(), "EXTERNAL", "third")):
+            assert len(held) == 3
+            with pytest.raises(ApiError):
+                held.take(second, "EXTERNAL")
+        assert held.take(elsewhere, "EXTERNAL").host == "elsewhere"
