@@ -147,18 +147,34 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
+            result = self._invoke(ctx)
+        except BaseException:
+            # A verdict that a command ends with stays what it is.
+            _flush_stdout()
+            raise
+        if not _flush_stdout():
+            # Not 0: a script must not take a check whose output was cut for one that found nothing.
+            raise typer.Exit(ExitCode.PIPE_CLOSED)
+        return result
+
+    def _invoke(self, ctx: Any) -> Any:
+        try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
             error.message = _reworded(error)
             raise
         except BrokenPipeError:
-            # Not 0: a script must not take a check whose output was cut for one that found nothing.
             raise typer.Exit(ExitCode.PIPE_CLOSED) from None
-        finally:
-            try:
-                typer.echo(nl=False)
-            except BrokenPipeError:
-                _close_stdout()
+
+
+def _flush_stdout() -> bool:
+    """Write what is left; whether somebody reads it."""
+    try:
+        typer.echo(nl=False)
+    except BrokenPipeError:
+        _close_stdout()
+        return False
+    return True
 
 
 def _reworded(error: typer.BadParameter) -> str:
