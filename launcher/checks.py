@@ -1,5 +1,6 @@
 """`klamm test`: all checks of the project, as CI runs them."""
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +48,10 @@ def run_checks(
     klamm test tests/unit -k partitioner
     """
     require_clone("tests", "./klamm test")
+    # Images of containers set these: without bytecode each of the hundreds of processes of the tests compiles all
+    # modules again, and without buffers output is not as in the shells of users.
+    for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
+        os.environ.pop(name, None)
     arguments = list(context.args)
     if changed:
         files = changed_files(since)
