@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, field_validator, model_validator
 
+from cluster.config.listener_prefixes import gather_of_listeners
 from cluster.config.setting_keys import Keys
 from cluster.config.setting_types import INT32_MAX, NotNegative, Number
 from cluster.model.errors import ConfigError
@@ -81,17 +82,7 @@ class SaslKeys(SaslListenerKeys):
     @classmethod
     def _gather_sasl_of_listeners(cls, values: Any) -> Any:
         """Gather the keys of single listeners into one value: listener name -> key -> value."""
-        if not isinstance(values, dict):
-            return values
-        found: dict[str, dict[str, object]] = {}
-        rest: dict[Any, Any] = {}
-        for key, value in values.items():
-            match = _OF_LISTENER.fullmatch(str(key))
-            if match is None:
-                rest[key] = value
-            else:
-                found.setdefault(match[1].upper(), {})[match[2]] = value
-        return rest | {SASL_OF_LISTENERS: found} if found else rest
+        return gather_of_listeners(values, _OF_LISTENER, SASL_OF_LISTENERS)
 
     def mechanisms_of(self, listener: str) -> tuple[str, ...]:
         """The mechanisms of a listener."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
+from cluster.config.listener_prefixes import gather_of_listeners
 from cluster.config.setting_keys import Keys
 from cluster.model.errors import ConfigError
 from cluster.security.mapping import PrincipalMapping, parse_mapping_rules
@@ -129,17 +130,7 @@ class TlsKeys(SslKeys):
     @classmethod
     def _gather_those_of_listeners(cls, values: Any) -> Any:
         """Gather the keys of single listeners into one value: listener name -> key -> value."""
-        if not isinstance(values, dict):
-            return values
-        found: dict[str, dict[str, object]] = {}
-        rest: dict[Any, Any] = {}
-        for key, value in values.items():
-            match = _OF_LISTENER.fullmatch(str(key))
-            if match is None:
-                rest[key] = value
-            else:
-                found.setdefault(match[1].upper(), {})[match[2]] = value
-        return rest | {OF_LISTENERS: found} if found else rest
+        return gather_of_listeners(values, _OF_LISTENER, OF_LISTENERS)
 
     def client_auth_of(self, listener: str) -> ClientAuth:
         """Whether clients of the SSL listener of this name need a certificate."""
