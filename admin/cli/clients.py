@@ -17,8 +17,21 @@ from cluster.requests.plans import Plan
 
 app = typer.Typer(no_args_is_help=True, help="Limit what clients produce, consume and change, by their client id.")
 
+
+def _check_name(client: str) -> str:
+    # On the wire the empty name is that of the default, which a script with an unset variable does not mean.
+    if not client:
+        raise typer.BadParameter("is empty: name a client id, or 'default' for all that have no quota")
+    return client
+
+
 ClientArgument = Annotated[
-    str, typer.Argument(metavar="CLIENT|default", help="A client id, or 'default' for all that have no quota.")
+    str,
+    typer.Argument(
+        metavar="CLIENT|default",
+        help="A client id, or 'default' for all that have no quota.",
+        callback=_check_name,
+    ),
 ]
 
 
