@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, Protocol, TypeVar
+from urllib.parse import unquote
 
 from cluster.aio.clock import WallClock
 from cluster.config.client_quotas import ClientQuotaConfigs
@@ -20,7 +21,7 @@ from cluster.model.errors import ErrorCode, MalformedZnodeError
 from cluster.model.partition import TopicPartition
 from cluster.process.diagnostics import silenced
 from cluster.process.log_level import LogLevel
-from cluster.requests.configs import BROKER_RESOURCE, TOPIC_RESOURCE
+from cluster.requests.configs import BROKER_RESOURCE, CLIENT_RESOURCE, TOPIC_RESOURCE
 from cluster.requests.control import ControlRequest, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from cluster.requests.plans import Plan, PlannedChange, PlannedSetting
 from cluster.znodes import paths
@@ -43,7 +44,7 @@ from controller.watched_znodes import event_of_watch
 from state_log.record import StateChange
 
 _T = TypeVar("_T")
-_RESOURCE_TYPES: Final = {"topics": TOPIC_RESOURCE, "brokers": BROKER_RESOURCE}
+_RESOURCE_TYPES: Final = {"topics": TOPIC_RESOURCE, "brokers": BROKER_RESOURCE, "clients": CLIENT_RESOURCE}
 
 
 class Original(Protocol):
@@ -264,7 +265,8 @@ def _planned_settings(written: RehearsedZnode) -> Iterable[PlannedSetting]:
     if entity is None or entity.type not in _RESOURCE_TYPES:
         return
     before, after = _overrides(written.path, written.before), _overrides(written.path, written.after)
-    name = "" if entity.name == DEFAULT_ENTITY else entity.name
+    # Names of clients may have characters that those of znodes have not.
+    name = "" if entity.name == DEFAULT_ENTITY else unquote(entity.name)
     for key in sorted({*before, *after}):
         if before.get(key) != after.get(key):
             yield PlannedSetting(_RESOURCE_TYPES[entity.type], name, key, before.get(key), after.get(key))

@@ -9,6 +9,7 @@ import pytest
 from cluster.model.errors import ErrorCode
 from cluster.requests.configs import (
     BROKER_RESOURCE,
+    CLIENT_RESOURCE,
     DELETE_CONFIG,
     SET_CONFIG,
     TOPIC_RESOURCE,
@@ -19,6 +20,7 @@ from cluster.requests.configs import (
     DescribeConfigsRequest,
     DescribedConfig,
 )
+from cluster.requests.plans import PlannedSetting
 from cluster.requests.topics import CreatePartitionsRequest, NewPartitions
 from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change
 from cluster.znodes.paths import CONFIG_CHANGES, topic_config_path, topic_path
@@ -368,6 +370,23 @@ def test_a_resource_named_twice_is_refused_twice_and_validation_writes_nothing()
         assert await alter(c, same, validate_only=True) == [E.NONE]
         assert stored(world, TOPIC) is None
         assert announcements(world) == []
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.parametrize("client", ["reports", "team a/b", ""])
+def test_a_dry_run_shows_which_quotas_of_clients_would_change(client: str) -> None:
+    async def main() -> None:
+        _, c = await running_cluster(1)
+        quota = AlterConfigsResource(CLIENT_RESOURCE, client, (change("producer_byte_rate", "9"),))
+        planned = (await c.ask(AlterConfigsRequest((quota,), validate_only=True))).plan
+        assert planned is not None
+        assert planned.settings == (PlannedSetting(CLIENT_RESOURCE, client, "producer_byte_rate", None, "9"),)
+        assert await alter(c, quota) == [ErrorCode.NONE]
+        planned = (await c.ask(AlterConfigsRequest((quota,), validate_only=True))).plan
+        assert planned is not None
+        assert planned.settings == ()
         await c.stop()
 
     run_virtually(main)
