@@ -354,7 +354,11 @@ class _Loader:
             except Exception as error:
                 if isinstance(error, OSError) and is_want_of_room(error):
                     raise
-                _log.exception("Copy of a log cannot be loaded; it is deleted", path=path, why=repr(error))
+                # What the disk refuses is no fault of this program, and needs no traceback.
+                is_of_disk = isinstance(error, OSError)
+                _log.error(
+                    "Copy of a log cannot be loaded; it is deleted", path=path, why=repr(error), exc_info=not is_of_disk
+                )
                 directory.remove_later([path], 0)
                 continue
             offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
