@@ -70,7 +70,7 @@ async def open_broker_client(
         return OpenedClient(agents)
     client_id = f"klamm-{config.id}"
     request_metrics = RequestMetrics(metrics)
-    authorizers = Authorizers()
+    authorizers = Authorizers(is_authorised=rules is not None)
     of_active = OF_ACTIVE_CONTROLLER if rules is None else (*OF_ACTIVE_CONTROLLER, *ACL_APIS)
     local = LocalAnswers([answered.key for answered in of_active], config.data[0])
     apis = {c.key: c for c in (*of_active, *config_apis(ControllerId(config.id)))}
@@ -94,6 +94,7 @@ async def open_broker_client(
         threads,
         memory,
         rules,
+        config.settings.klamm_kafka_controller_only,
     )
     tasks = await cleanup.enter_async_context(TaskSet())
     servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, metrics, tls=tls.listening)

@@ -24,7 +24,7 @@ from cluster.model.errors import (
     ZooKeeperAuthenticationError,
     ZooKeeperUnreachableError,
 )
-from cluster.process.authorization import load_access_rules
+from cluster.process.authorization import load_access_rules, rules_for_super_users
 from cluster.process.descriptors import DescriptorPlan, plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
@@ -75,7 +75,9 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
-        rules = await load_access_rules(config, metrics, tls.zookeeper, cleanup)
+        rules = rules_for_super_users(config.settings) or await load_access_rules(
+            config, metrics, tls.zookeeper, cleanup
+        )
         servers = await serve_listeners(config, serve, tls, authentication)
         cleanup.push_async_callback(servers.stop)
         opened = await open_broker_client(

@@ -364,7 +364,8 @@ def _unusable_for_kafka(config: NodeConfig) -> list[str]:
             'settings."klamm.kafka.listeners": needs klamm.broker.protocol = "kafka"; no other brokers use them'
         ]
         return needless if listeners else []
-    errors = [
+    errors = _unusable_for_brokers_only(settings)
+    errors += [
         f'settings."klamm.kafka.listeners": {one.name}: is the name of a gRPC listener; give another'
         for one in listeners
         if one.name in GRPC_LISTENERS
@@ -382,6 +383,19 @@ def _unusable_for_kafka(config: NodeConfig) -> list[str]:
         kafka_tls(settings, listeners)
     except ConfigError as error:
         errors += [f"settings: {line}" for line in error.errors]
+    return errors
+
+
+def _unusable_for_brokers_only(settings: Settings) -> list[str]:
+    if not settings.klamm_kafka_controller_only:
+        return []
+    errors = []
+    if not settings.super_users:
+        needed = "klamm.kafka.controller.only needs the principals of the brokers, as User:broker;User:admin"
+        errors.append(f'settings."super.users": is missing: {needed}')
+    if settings.authorizer_class_name:
+        why = "klamm.kafka.controller.only lets only super.users do anything: remove one of the two"
+        errors.append(f'settings."authorizer.class.name": {shown(settings.authorizer_class_name)}: {why}')
     return errors
 
 

@@ -29,6 +29,7 @@ FAMILIES: Final = {
     "configs": ("DescribeConfigs", "IncrementalAlterConfigs", "AlterUserScramCredentials"),
     "acls": ("DescribeAcls", "CreateAcls", "DeleteAcls"),
     "data": ("Metadata", "ListOffsets", "DeleteRecords", "DescribeLogDirs", "Produce"),
+    "coordinators": ("DescribeCluster", "FindCoordinator", "InitProducerId"),
     "connections": ("RequestHeader", "ResponseHeader", "ApiVersions", "Heartbeat", "ListGroups", "ListTransactions"),
 }
 """The APIs and headers that klamm or a test of it reads and writes, by the module that has their messages."""

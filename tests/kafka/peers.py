@@ -26,6 +26,9 @@ from cluster.model.listeners import ListenerNames
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.rpc.rights import guarded
+from cluster.security.acls import Authorizer
+from cluster.security.authorization import FixedRules
 from cluster.tls.live import LiveContexts, LiveMaterial
 from cluster.tls.settings import TlsSettings
 from controller.adapters.kafka.authorizers import Authorizers
@@ -130,9 +133,15 @@ async def kafka_listener(
     brokers: Collection[Broker] = (),
     tls: KafkaTls | None = None,
     authorizers: Authorizers | None = None,
+    *,
+    authorizer: Authorizer | None = None,
+    refuses_clients: bool = False,
     **settings: Any,
 ) -> AsyncIterator[KafkaServers]:
-    """The listener PLAINTEXT of a controller, in front of this handler, with these live brokers. `tls`: it is SSL."""
+    """The listener PLAINTEXT of a controller, in front of this handler, with these live brokers. `tls`: it is SSL.
+
+    `authorizer`: by which it judges, and so does the handler.
+    """
     metrics = Metrics()
     admission = Admission(AdmissionLimits.from_settings(Settings(**settings), has_kafka=True), metrics)
 
@@ -144,8 +153,9 @@ async def kafka_listener(
     local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], "/data")
     conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(CONTROLLER))}
     known, threads = authorizers or Authorizers(), LongRequests()
+    rules = None if authorizer is None else FixedRules(authorizer)
     services = KafkaServices(
-        handler,
+        guarded(handler, rules, metrics),
         admission,
         RequestMetrics(metrics),
         live,
@@ -155,6 +165,8 @@ async def kafka_listener(
         ClientCertificates(live, ListenerNames()),
         threads,
         FreedMemory(),
+        rules,
+        refuses_clients,
     )
     protocol = "PLAINTEXT" if tls is None else "SSL"
     listener = KafkaListener("PLAINTEXT", "127.0.0.1", 0, protocol, Endpoint("127.0.0.1", 0))

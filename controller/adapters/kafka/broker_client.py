@@ -21,8 +21,8 @@ from controller.topic_id_questions import TopicIdAnswer, TopicIdQuestion
 
 _ASKED_VERSION: Final = 0
 _NOT_AUTHORIZED: Final = (
-    "its authorizer refuses the controller's requests (CLUSTER_AUTHORIZATION_FAILED), and klamm does not govern such "
-    "brokers yet: restart it without authorizer.class.name, or give the cluster back with klamm leave"
+    "its authorizer refuses the controller's requests (CLUSTER_AUTHORIZATION_FAILED): give the controllers the "
+    "identity of the brokers, or name their principal in super.users of the brokers"
 )
 
 

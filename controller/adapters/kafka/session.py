@@ -2,13 +2,14 @@
 
 What only the active controller answers goes through the table of its APIs, as a gRPC request does; the same plans,
 limits, metrics and records apply. Everything else goes to a live broker and back byte for byte, over a connection that
-this one alone uses. Source: Kafka KafkaApis.handle; the requests that it answers with NOT_CONTROLLER.
+this one alone uses; where there are access control lists, only what `judged_answers` has, and judged by it. Source:
+Kafka KafkaApis.handle; the requests that it answers with NOT_CONTROLLER.
 """
 
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from msgspec import Struct
@@ -25,6 +26,7 @@ from cluster.kafka_wire.messages.data import DescribeLogDirsResponse
 from cluster.kafka_wire.schema import has_error_code
 from cluster.metrics.requests import MeasuredRequest, RequestMetrics
 from cluster.model.errors import ApiError, ClusterError, ErrorCode
+from cluster.model.printable import printable
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.budgets import Peer
@@ -37,6 +39,7 @@ from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_apis import BROKER_APIS
 from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.conversions import AnsweredApi
+from controller.adapters.kafka.judged_answers import JUDGED, OF_CLUSTER, Judge
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.partition_apis import PARTITION_APIS
@@ -68,6 +71,13 @@ _CLIENT_ID_MAX: Final = 256
 """Of a longer one the beginning counts, as gRPC clients cannot send more."""
 _WITH_QUOTA: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
 """From which version on they have THROTTLING_QUOTA_EXCEEDED."""
+_FOR_BROKERS_ONLY: Final = (
+    "this controller answers brokers only (klamm.kafka.controller.only), as it cannot judge clients as the authorizer "
+    "of the brokers does: use klamm's own commands"
+)
+_NAMED_IN_LOG: Final = 5
+_NAME_IN_LOG: Final = 300
+_authorizer_log = structlog.stdlib.get_logger("kafka.authorizer.logger")
 _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS})
 
 
@@ -77,7 +87,7 @@ class RefusedConnectionError(ClusterError):
 
 class KafkaServices(Struct, frozen=True):
     """Holds what all connections of a process share. `rules`: those of this controller's authorizer, None without.
-    Then its handler applies them.
+    Then its handler applies them. `refuses_clients`: it answers brokers only.
     """
 
     handler: RequestHandler
@@ -91,6 +101,16 @@ class KafkaServices(Struct, frozen=True):
     threads: "LongRequests"
     memory: FreedMemory
     rules: KnownRules | None = None
+    refuses_clients: bool = False
+
+
+class _Received(NamedTuple):
+    """A request as it arrived. `start`: where it begins in the frame, behind its header."""
+
+    called: KafkaApi
+    header: RequestHeader
+    frame: bytes
+    start: int
 
 
 class LongRequests:
@@ -200,6 +220,8 @@ class KafkaSession:
         answered, own = services.apis.get(called.key), services.local.answer(called.key)
         if (answered is not None or own is not None) and not called.has(header.api_version):
             return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
+        if services.refuses_clients and answered is None:
+            return _refused(called, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if own is not None:
             return _encoded(own if self._may_know(called.key) else _NO_LOG_DIRS, header)
         if answered is not None:
@@ -217,15 +239,58 @@ class KafkaSession:
                     return await off_loop(_encoded, response, header, answered)
             finally:
                 THREAD.reset(token)
-        if called.key in NEVER_PASSED_ON:
-            raise RefusedConnectionError(f"{called.name} is not for a controller")
+        return await self._passed_on(_Received(called, header, frame, start), measured)
+
+    async def _passed_on(self, received: "_Received", measured: MeasuredRequest) -> bytes:
+        """The answer of a live broker."""
+        if received.called.key in NEVER_PASSED_ON:
+            raise RefusedConnectionError(f"{received.called.name} is not for a controller")
+        services = self._services
         async with parked():
+            if services.rules is not None:
+                return await self._judged(services.rules, received, measured)
             connection = (
                 await services.authorizers.require_none(self._connected)
                 if self._is_authenticated
                 else await self._connected()
             )
-            return await connection.call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+            return await connection.call_raw(received.frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+
+    async def _judged(self, rules: KnownRules, received: "_Received", measured: MeasuredRequest) -> bytes:
+        """The answer of a broker, as far as the client may have it; an error for what nobody judges here."""
+        called, header, frame, start = received
+        judge, version = Judge(CallerRights(self._caller.identity, rules.authorizer)), header.api_version
+        judged_by, whole = JUDGED.get(called.key), OF_CLUSTER.get(called.key)
+        if judged_by is None:
+            if whole is not None and judge.may(whole, CLUSTER):
+                return await (await self._connected()).call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+            self._report_denied(called, judge)
+            measured.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return _refused(called, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if not called.has(version):
+            return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
+        message = await off_loop(decode, called.request_type, version, frame, start, elements_max=_ELEMENTS_MAX)
+        judged = judged_by(message, version, judge)
+        answer = called.response_type()
+        if judged.sent is not None:
+            connection = await self._connected()
+            answer = await connection.call(
+                judged.sent, judged.version, called.response_type, timeout_s=_PASSED_ON_TIMEOUT_S
+            )
+        completed = judged.completed(answer)
+        self._report_denied(called, judge)
+        return await off_loop(_encoded, completed, header)
+
+    def _report_denied(self, called: KafkaApi, judge: Judge) -> None:
+        """Log a denial as the authorizer does, and what nobody can judge here."""
+        identity = self._caller.identity
+        described = {"principal": str(identity.principal), "host": identity.host, "request": called.name}
+        if judge.denied:
+            operation, _ = judge.denied[0]
+            names = [printable(str(resource)[:_NAME_IN_LOG]) for _, resource in judge.denied[:_NAMED_IN_LOG]]
+            _authorizer_log.info("Denied", **described, operation=str(operation), resources=names)
+        elif called.key not in JUDGED and called.key not in OF_CLUSTER:
+            _authorizer_log.info("Denied", **described, why="a controller does not answer it: clients ask a broker")
 
     async def _handled(
         self, answered: AnsweredApi[Any], header: RequestHeader, message: Message, measured: MeasuredRequest
@@ -240,6 +305,8 @@ class KafkaSession:
             knows_quota_error=header.api_version >= _WITH_QUOTA.get(answered.key, 0),
         )
         try:
+            if self._services.refuses_clients and answered.key not in _OF_BROKERS:
+                raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _FOR_BROKERS_ONLY)
             # The authorizer of this controller decides by the rules that the brokers have.
             if self._services.rules is None:
                 await self._require_no_other(answered.key)
@@ -276,7 +343,7 @@ class KafkaSession:
     async def _connected(self) -> KafkaConnection:
         if self._upstream is None or not self._upstream.is_open:
             self._upstream = await self._services.brokers.connect(
-                self._listener, shows_certificate=self._is_authenticated
+                self._listener, shows_certificate=self._is_authenticated or self._services.rules is not None
             )
         return self._upstream
 
