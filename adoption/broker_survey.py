@@ -20,6 +20,8 @@ from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersi
 from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
 from cluster.model.broker import Broker, ControllerId, Endpoint
 from cluster.model.errors import ClusterError, ErrorCode, PeerUnreachableError, known_code
+from cluster.security.acl_numbers import NUMBER_OF_OPERATION
+from cluster.security.acls import Operation
 
 _T = TypeVar("_T")
 _CLIENT_ID: Final = "klamm-adopt"
@@ -27,7 +29,7 @@ _BROKER_RESOURCE: Final = 4
 _DEFAULT_SOURCE: Final = 5
 _DENIED: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 # Versions that every broker from 2.4 to 3.9 has.
-_API_VERSIONS, _DESCRIBE_CONFIGS, _METADATA = 2, 1, 5
+_API_VERSIONS, _DESCRIBE_CONFIGS, _METADATA, _METADATA_WITH_RIGHTS = 2, 1, 5, 8
 GIVE_COMMAND_CONFIG: Final = "name a file with the ssl.* settings of Kafka's tools with --command-config"
 
 
@@ -160,7 +162,16 @@ async def _answers(broker: Broker, connection: KafkaConnection, timeout_s: float
         hidden=frozenset(c.name for c in configs if c.is_sensitive and c.config_source != _DEFAULT_SOURCE),
         no_configs=next((why for result in described.results if (why := _why_no_configs(result))), ""),
         controller=ControllerId((await metadata(connection, timeout_s)).controller_id),
+        lets_control=await _lets_control(connection, timeout_s) if is_guarded else None,
     )
+
+
+async def _lets_control(connection: KafkaConnection, timeout_s: float) -> bool:
+    """Whether this identity may send what controllers send to brokers. Raises PeerUnreachableError."""
+    request = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_cluster_authorized_operations=True)
+    answer = await connection.call(request, _METADATA_WITH_RIGHTS, MetadataResponse, timeout_s=timeout_s)
+    allowed = answer.cluster_authorized_operations
+    return allowed >= 0 and bool(allowed & 1 << NUMBER_OF_OPERATION[Operation.CLUSTER_ACTION])
 
 
 def _why_no_configs(result: DescribeConfigsResult) -> str:

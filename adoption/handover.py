@@ -80,7 +80,7 @@ class Handovers:
         await self._write(encode_adoption(adoption))
         self._say(f"wrote {ADOPTION}: mode {adoption.mode}")
         ended = await self._wait(wants_candidate=True)
-        if ended.is_complete and ended.is_candidate:
+        if ended.is_complete and ended.is_candidate and not await self._refuses_clients(ended.controller):
             brokers = await brokers_of_kafka(self._zookeeper)
             failed = await Proofs(self._tls, _PROOF_S).after(brokers, inter_broker_listener)
             ended = replace(ended, failed=tuple(failed))
@@ -116,6 +116,10 @@ class Handovers:
         if ended.is_complete and not ended.is_candidate:
             await self._tidy(keeps=keeps)
         return ended
+
+    async def _refuses_clients(self, controller: ControllerId) -> bool:
+        candidate = (await registered_candidates(self._zookeeper)).get(controller)
+        return candidate is not None and candidate.profile is not None and candidate.profile.refuses_clients
 
     async def _write(self, data: bytes) -> None:
         if await self._zookeeper.exists(ADOPTION) is None:

@@ -28,6 +28,9 @@ _CREATE_TOPICS: Final = 4
 _VALIDATION_MS: Final = 10_000
 
 
+_NOT_AUTHORIZED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
 class Proofs:
     """`tls`: as with `--command-config`. Each answer is the list of what failed, in sentences; empty if nothing did."""
 
@@ -47,7 +50,7 @@ class Proofs:
             self._why_not_passed_on(candidate, endpoint)
             for candidate in survey.candidates.values()
             for endpoint in _endpoints(candidate)
-            if endpoint.listener in names
+            if endpoint.listener in names and not _refuses_clients(candidate)
         )
         return _found(await asyncio.gather(*of_brokers, *of_candidates))
 
@@ -123,7 +126,12 @@ class Proofs:
                 connection.close()
         except ClusterError as error:
             return f"no topic can be created at the controller's listener {controller.listener}: {error}"
-        refused = [(known_code(t.error_code), t.error_message) for t in answer.topics if t.error_code]
+        # Who may not create topics has been answered all the same.
+        refused = [
+            (known_code(t.error_code), t.error_message)
+            for t in answer.topics
+            if t.error_code and t.error_code not in _NOT_AUTHORIZED
+        ]
         return "".join(_refusal(controller, code, message) for code, message in refused)
 
 
@@ -138,6 +146,10 @@ def _endpoints(candidate: SurveyedCandidate) -> list[Endpoint]:
     profile = candidate.profile
     listeners = () if profile is None else profile.listeners
     return [Endpoint(one.host, one.port, one.name, one.security_protocol) for one in listeners]
+
+
+def _refuses_clients(candidate: SurveyedCandidate) -> bool:
+    return candidate.profile is not None and candidate.profile.refuses_clients
 
 
 def _found(failures: Iterable[str]) -> list[str]:

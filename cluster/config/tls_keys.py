@@ -150,10 +150,14 @@ class TlsKeys(SslKeys):
 
     def mapping_of(self, listener: str) -> PrincipalMapping:
         """Say how certificates become principals at this listener."""
+        return parse_mapping_rules(self.mapping_rules_of(listener))
+
+    def mapping_rules_of(self, listener: str) -> str:
+        """The rules for that, as they are written."""
         own = self.listener_name_ssl.get(listener)
         is_own = own is not None and "ssl_principal_mapping_rules" in own.model_fields_set
         keys: SslKeys = own if own is not None and is_own else self
-        return parse_mapping_rules(keys.ssl_principal_mapping_rules)
+        return keys.ssl_principal_mapping_rules
 
     def tls_of(self, listener: str | None = None) -> TlsSettings:
         """The settings of a listener, or of the process. Those of a listener win as a whole store, so that its file

@@ -32,6 +32,8 @@ def candidates(survey: Survey, commands: tuple[str, ...], files: Certificates, f
         "KEY-AND-CERTIFICATE.pem": str(files.node),
         "AUTHORITIES.pem": str(files.authority),
         "JAAS.conf": str(folder / "jaas.conf"),
+        "SUPER-USERS": "User:broker",
+        "AS-AT-BROKERS": "true",
     }
     for number, command in enumerate(commands):
         arguments = filled_in(command, placeholders, folder, f"controller{number}")[1:]
