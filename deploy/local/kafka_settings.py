@@ -69,5 +69,7 @@ def security_of_broker(keystore: str, truststore: str, super_users: str) -> dict
         "zookeeper.ssl.client.enable": True,
         "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
         "zookeeper.set.acl": True,
+        # Kafka's own is TLSv1.2, which the ZooKeeper that 'klamm up' starts does not speak.
+        "zookeeper.ssl.protocol": "TLSv1.3",
         **{f"{prefix}ssl.{key}": value for prefix in ("", "zookeeper.") for key, value in stores.items()},
     }

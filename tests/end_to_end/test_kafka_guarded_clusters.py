@@ -54,6 +54,7 @@ class GuardedCluster(KafkaCluster):
             "super.users": SUPER_USERS,
             "zookeeper.set.acl": True,
             "zookeeper.ssl.client.enable": True,
+            "zookeeper.ssl.protocol": "TLSv1.3",
             "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
             **{f"{prefix}ssl.{key}": value for prefix in ("", "zookeeper.") for key, value in self._stores().items()},
         }

@@ -26,6 +26,7 @@ from cluster.kafka_wire.messages.data import DescribeLogDirsResponse
 from cluster.kafka_wire.schema import has_error_code
 from cluster.metrics.requests import MeasuredRequest, RequestMetrics
 from cluster.model.errors import ApiError, ClusterError, ErrorCode
+from cluster.model.listeners import ListenerNames
 from cluster.model.printable import printable
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
@@ -33,7 +34,7 @@ from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.callers import IdentifiedCaller
 from cluster.rpc.rights import KnownRules
-from cluster.security.acls import Operation
+from cluster.security.acls import Authorizer, Operation
 from cluster.security.authorization import CLUSTER, CallerRights
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_apis import BROKER_APIS
@@ -43,6 +44,7 @@ from controller.adapters.kafka.judged_answers import JUDGED, OF_CLUSTER, Judge
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.partition_apis import PARTITION_APIS
+from controller.adapters.kafka.served_connection import RefusedConnectionError
 from controller.adapters.kafka.topic_apis import TOPIC_APIS
 from controller.adapters.kafka.user_apis import USER_APIS
 from controller.adapters.kafka.versions import NEVER_PASSED_ON
@@ -75,19 +77,17 @@ _FOR_BROKERS_ONLY: Final = (
     "this controller answers brokers only (klamm.kafka.controller.only), as it cannot judge clients as the authorizer "
     "of the brokers does: use klamm's own commands"
 )
+_ALLOWS_ALL: Final = Authorizer({}, allow_unlisted=True)
 _NAMED_IN_LOG: Final = 5
 _NAME_IN_LOG: Final = 300
 _authorizer_log = structlog.stdlib.get_logger("kafka.authorizer.logger")
 _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS})
 
 
-class RefusedConnectionError(ClusterError):
-    """Raised when what a connection sent has no answer: it is closed."""
-
-
 class KafkaServices(Struct, frozen=True):
     """Holds what all connections of a process share. `rules`: those of this controller's authorizer, None without.
-    Then its handler applies them. `refuses_clients`: it answers brokers only.
+    Then its handler applies them. `refuses_clients`: it answers brokers only. `names`: of the listeners where the
+    brokers take control requests.
     """
 
     handler: RequestHandler
@@ -102,6 +102,7 @@ class KafkaServices(Struct, frozen=True):
     memory: FreedMemory
     rules: KnownRules | None = None
     refuses_clients: bool = False
+    names: ListenerNames = ListenerNames()
 
 
 class _Received(NamedTuple):
@@ -134,14 +135,24 @@ class KafkaSession:
     """One connection at the listener of this name. `peer`: its address, as gRPC would name it.
 
     `is_authenticated`: its client had to show a certificate. Then brokers that ask for one see that of this controller,
-    unless they have an authorizer, by which the client would have other rights.
+    unless they have an authorizer, by which the client would have other rights. `has_sasl`: it has authenticated
+    itself.
     """
 
+    is_unproven = False
+
     def __init__(
-        self, services: KafkaServices, listener: str, peer: str, caller: IdentifiedCaller, *, is_authenticated: bool
+        self,
+        services: KafkaServices,
+        listener: str,
+        peer: str,
+        caller: IdentifiedCaller,
+        *,
+        is_authenticated: bool,
+        has_sasl: bool = False,
     ) -> None:
         self._services = services
-        self._listener, self._is_authenticated = listener, is_authenticated
+        self._listener, self._is_authenticated, self._has_sasl = listener, is_authenticated, has_sasl
         self._peer, self._caller = Peer.parse(peer), caller
         self._upstream: KafkaConnection | None = None
         self._muted_until = 0.0
@@ -216,7 +227,7 @@ class KafkaSession:
     ) -> bytes:
         services = self._services
         if called.key is ApiKey.API_VERSIONS:
-            return await services.local.api_versions(header, frame, start, self._connected)
+            return await services.local.api_versions(header, self._connected)
         answered, own = services.apis.get(called.key), services.local.answer(called.key)
         if (answered is not None or own is not None) and not called.has(header.api_version):
             return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
@@ -248,7 +259,11 @@ class KafkaSession:
         services = self._services
         async with parked():
             if services.rules is not None:
-                return await self._judged(services.rules, received, measured)
+                return await self._judged(services.rules.authorizer, received, measured)
+            if self._has_sasl:
+                # No broker says who may do what; but it would know this controller instead of the client.
+                await services.authorizers.require_none(self._asked)
+                return await self._judged(_ALLOWS_ALL, received, measured)
             connection = (
                 await services.authorizers.require_none(self._connected)
                 if self._is_authenticated
@@ -256,10 +271,10 @@ class KafkaSession:
             )
             return await connection.call_raw(received.frame, timeout_s=_PASSED_ON_TIMEOUT_S)
 
-    async def _judged(self, rules: KnownRules, received: "_Received", measured: MeasuredRequest) -> bytes:
+    async def _judged(self, authorizer: Authorizer, received: "_Received", measured: MeasuredRequest) -> bytes:
         """The answer of a broker, as far as the client may have it; an error for what nobody judges here."""
         called, header, frame, start = received
-        judge, version = Judge(CallerRights(self._caller.identity, rules.authorizer)), header.api_version
+        judge, version = Judge(CallerRights(self._caller.identity, authorizer)), header.api_version
         judged_by, whole = JUDGED.get(called.key), OF_CLUSTER.get(called.key)
         if judged_by is None:
             if whole is not None and judge.may(whole, CLUSTER):
@@ -297,7 +312,7 @@ class KafkaSession:
     ) -> Message:
         context = RequestContext(
             peer=self._peer.connection,
-            principal=_ANONYMOUS if self._caller.certificate is None else str(self._caller.identity.principal),
+            principal=_ANONYMOUS if self._is_anonymous else str(self._caller.identity.principal),
             is_kafka_client=True,
             certificate=self._caller.certificate,
             identity=self._caller.identity,
@@ -329,9 +344,19 @@ class KafkaSession:
     async def _require_no_other(self, key: ApiKey) -> None:
         """Raise ApiError unless brokers have neither an authorizer, nor certificates for what they ask."""
         if key not in _OF_BROKERS:
-            await self._services.authorizers.require_none(self._connected)
-        elif not self._is_authenticated:
+            await self._services.authorizers.require_none(self._asked if self._has_sasl else self._connected)
+        elif not (self._is_authenticated or self._has_sasl):
             await self._services.certificates.require_none()
+
+    @property
+    def _is_anonymous(self) -> bool:
+        return self._caller.certificate is None and not self._has_sasl
+
+    async def _asked(self) -> KafkaConnection:
+        """The connection over which a broker says whether it has an authorizer: it knows the client by its password
+        only, which this controller does not have.
+        """
+        return await self._services.brokers.connected_as_controller(self._services.names)
 
     def _may_know(self, key: ApiKey) -> bool:
         """Whether the client may see what this controller says of itself; only its directory is anybody's secret."""
@@ -342,9 +367,11 @@ class KafkaSession:
 
     async def _connected(self) -> KafkaConnection:
         if self._upstream is None or not self._upstream.is_open:
-            self._upstream = await self._services.brokers.connect(
-                self._listener, shows_certificate=self._is_authenticated or self._services.rules is not None
-            )
+            brokers = self._services.brokers
+            if self._services.rules is not None or self._has_sasl:
+                self._upstream = await brokers.connect_as_controller(self._listener)
+            else:
+                self._upstream = await brokers.connect(self._listener, shows_certificate=self._is_authenticated)
         return self._upstream
 
 
