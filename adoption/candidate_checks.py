@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from adoption.controller_commands import (
+    ENABLED_MECHANISMS,
     client_auth_key,
     listener_key,
     needs_protocol_map,
@@ -131,6 +132,12 @@ def _why_not_by_listener(own: CandidateListener, listener: WantedListener, wante
             f"has client authentication {own.client_auth} at its Kafka listener {own.name}, brokers "
             f"{listed(listener.brokers)} have {listener.client_auth}",
             f"{client_auth_key(own.name)}={listener.client_auth}",
+        )
+    elif lacks := set(listener.mechanisms) - set(own.mechanisms):
+        yield _add(
+            f"does not have the SASL mechanisms {listed(sorted(lacks))} of brokers {listed(listener.brokers)} at its "
+            f"Kafka listener {own.name}",
+            f"{listener_key(own.name, ENABLED_MECHANISMS)}={','.join(listener.mechanisms)}",
         )
     elif wanted.authorizer is not AuthorizerKind.NONE and own.principal_mapping != listener.principal_mapping:
         yield _add(

@@ -8,9 +8,19 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from adoption.survey import Survey, SurveyedBroker
-from adoption.wanted import ALLOW_UNLISTED, DEFAULT_MAPPING, TLS_PROTOCOLS, AuthorizerKind, Wanted, WantedListener
+from adoption.wanted import (
+    ALLOW_UNLISTED,
+    DEFAULT_MAPPING,
+    INTER_BROKER_MECHANISM,
+    TLS_PROTOCOLS,
+    AuthorizerKind,
+    Wanted,
+    WantedListener,
+)
 from cluster.config.settings import Settings
 from cluster.model import bounds
+from cluster.sasl.clients import TOKEN_SETTING
+from cluster.sasl.mechanisms import OAUTHBEARER
 from cluster.security.acls import ACL_AUTHORIZER
 
 _FIRST_ID: Final = 901
@@ -19,9 +29,15 @@ _FIRST_BEYOND_GENERATED: Final = 2_000_000_901
 _GENERATED_ABOVE: Final = 1000
 _GRPC_PORT, _METRICS_PORT, _KAFKA_PORT = 9701, 7701, 19092
 _GRPC_WITH_TLS: Final = ("GRPC:SSL", "GRPC_CONTROL:SSL", "METRICS:PLAINTEXT")
+ENABLED_MECHANISMS: Final = "sasl.enabled.mechanisms"
 SUPER_USERS: Final = "SUPER-USERS"
 ALLOW_UNLISTED_VALUE: Final = "AS-AT-BROKERS"
 """Values that brokers do not tell: the operator has to fill them in, as the controller takes no such value."""
+_OF_TOKENS: Final = {
+    "sasl.oauthbearer.jwks.endpoint.url": "file:///KEYS",
+    "sasl.oauthbearer.expected.audience": "AUDIENCE",
+    "sasl.oauthbearer.expected.issuer": "ISSUER",
+}
 LOOPBACK: Final = "127.0.0.1"
 
 
@@ -72,6 +88,7 @@ def _settings(survey: Survey, wanted: Wanted, position: int) -> Iterator[tuple[s
         yield "control.plane.listener.name", wanted.control_plane_listener
     if wanted.has_tls:
         yield from _tls(wanted)
+    yield from _sasl(wanted)
     yield from rights_settings(wanted)
     if wanted.racks:
         yield "klamm.kafka.rack", wanted.racks[position % len(wanted.racks)]
@@ -81,13 +98,30 @@ def _settings(survey: Survey, wanted: Wanted, position: int) -> Iterator[tuple[s
         yield "zookeeper.ssl.client.enable", "true"
         yield "zookeeper.ssl.keystore.location", "KEY-AND-CERTIFICATE.pem"
         yield "zookeeper.ssl.truststore.location", "AUTHORITIES.pem"
-    elif survey.has_credentials or "zookeeper.set.acl" in wanted.settings:
+    by_password = not wanted.zookeeper_tls and (survey.has_credentials or "zookeeper.set.acl" in wanted.settings)
+    if by_password or any(listener.mechanisms for listener in wanted.served):
         yield "java.security.auth.login.config", "JAAS.conf"
     defaults = Settings()
     for key, values in wanted.settings.items():
         default = str(getattr(defaults, key.replace(".", "_"))).lower()
         if values[0] != default:
             yield key, values[0]
+
+
+def _sasl(wanted: Wanted) -> Iterator[tuple[str, str]]:
+    """Users and passwords are in the sections of the JAAS file, as the brokers have them: not in a command."""
+    mechanisms = {one.name: ",".join(one.mechanisms) for one in wanted.served if one.mechanisms}
+    if not mechanisms:
+        return
+    yield from _of_each(ENABLED_MECHANISMS, mechanisms, "")
+    given = dict(wanted.own_settings)
+    if any(OAUTHBEARER in found for found in mechanisms.values()):
+        given = _OF_TOKENS | given
+    else:
+        given = {key: value for key, value in given.items() if key == INTER_BROKER_MECHANISM}
+    yield from given.items()
+    if wanted.own_settings.get(INTER_BROKER_MECHANISM) == OAUTHBEARER:
+        yield TOKEN_SETTING, "file:///TOKEN"
 
 
 def rights_settings(wanted: Wanted) -> Iterator[tuple[str, str]]:

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from adoption.survey import Survey, SurveyedBroker, listed
+from adoption.survey import GSSAPI, Survey, SurveyedBroker, listed
 from adoption.wanted import protocol_of
 from cluster.config.kafka_listeners import PROTOCOLS, is_listener_name
 from cluster.model import bounds
 from cluster.model.errors import ConfigError
 from cluster.model.protocol_version import OLDEST_KAFKA
+from cluster.sasl.mechanisms import MECHANISMS
 from cluster.security.mapping import parse_mapping_rules
 
 _LEADER_AND_ISR: Final = 4
@@ -20,6 +21,12 @@ DEFAULT_PRINCIPAL_BUILDERS: Final = (
     "",
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
     "class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+)
+_SPEAKS: Final = f"which klamm does not speak: it speaks {', '.join(MECHANISMS)}"
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
+_KNOWN_HANDLERS: Final = (
+    f"{_OAUTH}OAuthBearerValidatorCallbackHandler",
+    f"{_OAUTH}secured.OAuthBearerValidatorCallbackHandler",
 )
 _TOKEN_KEYS: Final = ("delegation.token.master.key", "delegation.token.secret.key")
 
@@ -71,9 +78,6 @@ def _of_zookeeper(survey: Survey) -> Iterator[str]:
 def _of_broker(broker: SurveyedBroker) -> Iterator[str]:
     if broker.registered.klamm_version:
         yield f"runs klamm {broker.registered.klamm_version}: its controllers are klamm's already"
-    with_sasl = [e.listener for e in broker.registered.endpoints if e.security_protocol.startswith("SASL_")]
-    if with_sasl:
-        yield f"has a listener with SASL ({listed(with_sasl)}), which klamm cannot authenticate itself to yet"
     unusable = [e.listener for e in broker.registered.endpoints if not is_listener_name(e.listener)]
     if unusable:
         yield f"has a listener whose name klamm cannot have: {bounds.shortened(unusable[0])}"
@@ -85,7 +89,27 @@ def _of_broker(broker: SurveyedBroker) -> Iterator[str]:
     if answers is not None and not answers.no_configs:
         yield from _of_settings(broker)
         yield from _of_control_listener(broker)
+        yield from _of_sasl(broker)
         yield from _of_rights(broker)
+
+
+def _of_sasl(broker: SurveyedBroker) -> Iterator[str]:
+    """What keeps klamm from authenticating itself to the broker, or clients as the broker does."""
+    control, own = broker.control_endpoint, broker.config("sasl.mechanism.inter.broker.protocol") or GSSAPI
+    if control is not None and control.has_sasl and own not in MECHANISMS:
+        yield f"authenticates to other brokers by {own} (sasl.mechanism.inter.broker.protocol), {_SPEAKS}"
+    for endpoint in broker.registered.endpoints:
+        unknown = [name for name in broker.mechanisms(endpoint) if name not in MECHANISMS]
+        if unknown and endpoint != control:
+            yield (
+                f"has the SASL mechanism {listed(unknown)} at its listener {endpoint.listener}, {_SPEAKS}: clients "
+                "that use it would be refused by the controller"
+            )
+    answers = broker.answers
+    handlers = {} if answers is None else answers.configs
+    for key, handler in handlers.items():
+        if key.endswith("sasl.server.callback.handler.class") and handler and handler not in _KNOWN_HANDLERS:
+            yield f"has {key}={handler}, which klamm cannot ask whether a password or token is right"
 
 
 def _of_rights(broker: SurveyedBroker) -> Iterator[str]:

@@ -11,6 +11,8 @@ from cluster.znodes.candidates import CandidateProfile
 
 SHOWN: Final = 5
 """So many of a list of findings are named."""
+GSSAPI: Final = "GSSAPI"
+"""What brokers speak by SASL unless their settings say otherwise."""
 UNKNOWN_AUTHORIZER: Final = "unknown"
 
 
@@ -97,6 +99,13 @@ class SurveyedBroker(Struct, frozen=True):
     def principal_mapping(self, listener: str) -> str:
         """The rules by which it names the users of certificates at a listener; DEFAULT if it has none."""
         return self.config_of(listener, "ssl.principal.mapping.rules") or "DEFAULT"
+
+    def mechanisms(self, endpoint: Endpoint) -> tuple[str, ...]:
+        """The SASL mechanisms of a listener; none of one without SASL."""
+        if not endpoint.has_sasl:
+            return ()
+        enabled = self.config_of(endpoint.listener, "sasl.enabled.mechanisms") or GSSAPI
+        return tuple(sorted(name.strip() for name in enabled.split(",") if name.strip()))
 
     def client_auth(self, endpoint: Endpoint) -> str:
         """Say which certificate it demands of the clients of a listener: none, requested or required."""

@@ -24,6 +24,14 @@ _NO_CONTROL_PLANE: Final = "KLAMM-CONTROL"
 DEFAULT_MAPPING: Final = "DEFAULT"
 AUTHENTICATION: Final = ("none", "requested", "required")
 """From the weakest."""
+INTER_BROKER_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
+_OF_SASL: Final = (
+    INTER_BROKER_MECHANISM,
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.sub.claim.name",
+)
 ALLOW_UNLISTED: Final = "allow.everyone.if.no.acl.found"
 TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 
@@ -39,7 +47,7 @@ class AuthorizerKind(Enum):
 class WantedListener(Struct, frozen=True):
     """A listener that brokers have; `brokers`: which. `client_auth`: the strictest of theirs.
 
-    `principal_mapping`: the rules by which they name the users of certificates.
+    `principal_mapping`: the rules by which they name the users of certificates. `mechanisms`: of SASL, all of theirs.
     """
 
     name: str
@@ -47,6 +55,7 @@ class WantedListener(Struct, frozen=True):
     client_auth: str
     brokers: tuple[BrokerId, ...]
     principal_mapping: str = DEFAULT_MAPPING
+    mechanisms: tuple[str, ...] = ()
 
 
 class Wanted(Struct, frozen=True):
@@ -54,8 +63,9 @@ class Wanted(Struct, frozen=True):
 
     `needs_certificate`: whether brokers demand one of whom sends them control requests. `authenticates`: whether a
     listener demands one of its clients. `settings`: by which controllers decide -> the values that brokers have, the
-    one to take first. `authorizer`: how brokers authorise. `allows_unlisted`: whether it
-    may let everyone do what there is no rule about. `zookeeper_tls`: whether they speak TLS to ZooKeeper.
+    one to take first. `authorizer`: how brokers authorise. `allows_unlisted`: whether it may let everyone do what there
+    is no rule about. `zookeeper_tls`: whether they speak TLS to ZooKeeper. `own_settings`: those by which they
+    authenticate themselves, and tokens.
     """
 
     protocol: ProtocolVersion | None
@@ -71,6 +81,7 @@ class Wanted(Struct, frozen=True):
     authorizer: AuthorizerKind = AuthorizerKind.NONE
     allows_unlisted: bool = False
     zookeeper_tls: bool = False
+    own_settings: Mapping[str, str] = {}
 
     @property
     def has_tls(self) -> bool:
@@ -127,6 +138,9 @@ def wanted(survey: Survey) -> Wanted:
         registers_as_broker=any(protocol < FIND_BY_REGISTRATION for protocol in protocols),
         authorizer=_authorizer(brokers),
         allows_unlisted=any(b.hides(ALLOW_UNLISTED) or b.config(ALLOW_UNLISTED) == "true" for b in brokers),
+        own_settings={
+            key: value for key in _OF_SASL if (value := _first((v for b in brokers if (v := b.config(key))), ""))
+        },
         zookeeper_tls=any(broker.config("zookeeper.ssl.client.enable") == "true" for broker in brokers),
         settings={key: found for key in DECIDING_SETTINGS if (found := _values(brokers, key))},
     )
@@ -155,7 +169,8 @@ def _listeners(brokers: Sequence[SurveyedBroker]) -> Iterable[WantedListener]:
         strictest = max(demands, key=lambda demand: AUTHENTICATION.index(demand) if demand in AUTHENTICATION else 0)
         mapping = _first((b.principal_mapping(name) for b, _ in of_it if b.answers is not None), DEFAULT_MAPPING)
         ids = tuple(broker.id for broker, _ in of_it)
-        yield WantedListener(name, of_it[0][1].security_protocol, strictest, ids, mapping)
+        mechanisms = tuple(sorted({m for b, e in of_it if b.answers is not None for m in b.mechanisms(e)}))
+        yield WantedListener(name, of_it[0][1].security_protocol, strictest, ids, mapping, mechanisms)
 
 
 def _control_plane(brokers: Sequence[SurveyedBroker], names: set[str]) -> str:

@@ -55,6 +55,7 @@ def _listener(endpoint: Endpoint, settings: Settings) -> CandidateListener:
         endpoint.port,
         client_auth,
         settings.mapping_rules_of(endpoint.listener),
+        tuple(sorted(settings.mechanisms_of(endpoint.listener))) if endpoint.has_sasl else (),
     )
 
 

@@ -60,7 +60,18 @@ def test_a_plain_cluster_can_be_adopted(protocol: str) -> None:
     [
         (survey(), "no broker is registered"),
         (survey(broker(1), is_migrating=True), "a migration to KRaft has begun"),
-        (survey(broker(1, security="SASL_PLAINTEXT")), "broker 1 has a listener with SASL (PLAINTEXT)"),
+        (survey(broker(1, security="SASL_PLAINTEXT")), "broker 1 authenticates to other brokers by GSSAPI"),
+        (
+            survey(
+                broker(
+                    1,
+                    security="SASL_PLAINTEXT",
+                    sasl_mechanism_inter_broker_protocol="PLAIN",
+                    plain_sasl_server_callback_handler_class="com.example.Ldap",
+                )
+            ),
+            "broker 1 has plain.sasl.server.callback.handler.class=com.example.Ldap, which klamm cannot ask",
+        ),
         (
             survey(broker(1, has_authorizer=True), broker(2)),
             "brokers differ in authorizer.class.name (none: 2; unknown: 1)",
