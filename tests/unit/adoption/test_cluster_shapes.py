@@ -22,6 +22,7 @@ KafkaServer {
 };
 Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="k" password="p"; };
 """
+KEYS = '{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'
 OF_SETTINGS = [shape for shape in shapes() if not shape.needs]
 
 
@@ -34,7 +35,7 @@ def candidates(survey: Survey, commands: tuple[str, ...], files: Certificates, f
     """As they register when the printed commands are run, each on a host of its own."""
     (folder / "jaas.conf").write_text(JAAS)
     (folder / "jaas.conf").chmod(0o600)
-    (folder / "keys.json").write_text('{"keys": []}')
+    (folder / "keys.json").write_text(KEYS)
     found: dict[ControllerId, SurveyedCandidate] = {}
     placeholders = {
         "KEY-AND-CERTIFICATE.pem": str(files.node),
