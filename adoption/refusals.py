@@ -94,7 +94,7 @@ def _of_broker(broker: SurveyedBroker) -> Iterator[str]:
 
 
 def _of_sasl(broker: SurveyedBroker) -> Iterator[str]:
-    """What keeps klamm from authenticating itself to the broker, or clients as the broker does."""
+    """Yield what keeps klamm from authenticating itself to the broker, or clients as the broker does."""
     control, own = broker.control_endpoint, broker.config("sasl.mechanism.inter.broker.protocol") or GSSAPI
     if control is not None and control.has_sasl and own not in MECHANISMS:
         yield f"authenticates to other brokers by {own} (sasl.mechanism.inter.broker.protocol), {_SPEAKS}"
@@ -113,7 +113,7 @@ def _of_sasl(broker: SurveyedBroker) -> Iterator[str]:
 
 
 def _of_rights(broker: SurveyedBroker) -> Iterator[str]:
-    """What keeps klamm from knowing who may do what, or from being obeyed."""
+    """Yield what keeps klamm from knowing who may do what, or from being obeyed."""
     if not broker.authorizer:
         return
     if broker.answers is not None and broker.answers.lets_control is False:

@@ -147,7 +147,7 @@ def wanted(survey: Survey) -> Wanted:
 
 
 def _authorizer(brokers: Sequence[SurveyedBroker]) -> AuthorizerKind:
-    """What they have; brokers that differ are refused."""
+    """Name the kind that they have; brokers that differ are refused."""
     found = {broker.authorizer for broker in brokers} - {""}
     if not found:
         return AuthorizerKind.NONE

@@ -145,7 +145,7 @@ async def _not_writable(zookeeper: ZooKeeper, found: Mapping[str, Znode]) -> tup
 
 
 async def _written(zookeeper: ZooKeeper, found: Mapping[str, Znode]) -> list[str]:
-    """One znode of each kind whose data a controller writes."""
+    """Choose one znode of each kind whose data a controller writes."""
     topic = next((path for path in found if _parent(path) == BROKERS_TOPICS), None)
     states = [] if topic is None else [topic, f"{topic}/partitions/0/state"]
     config = [path for path in found if _parent(path) == CONFIG_TOPICS][:1]

@@ -75,9 +75,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
-        rules = rules_for_super_users(config.settings) or await load_access_rules(
-            config, metrics, tls.zookeeper, cleanup
-        )
+        rules = rules_for_super_users(config) or await load_access_rules(config, metrics, tls.zookeeper, cleanup)
         servers = await serve_listeners(config, serve, tls, authentication)
         cleanup.push_async_callback(servers.stop)
         opened = await open_broker_client(

@@ -46,10 +46,11 @@ async def load_access_rules(
     return rules
 
 
-def rules_for_super_users(settings: Settings) -> FixedRules | None:
+def rules_for_super_users(config: NodeConfig) -> FixedRules | None:
     """The rules of a controller that answers brokers only, None for any other: the brokers have rules that klamm cannot
     read, so nobody may do anything but super users.
     """
+    settings = config.settings
     return FixedRules(authorizer_maker(settings)({})) if settings.klamm_kafka_controller_only else None
 
 

@@ -249,7 +249,7 @@ async def test_requests_of_the_active_controller_need_the_right_of_the_client() 
     assert handler.asked == []
 
 
-async def test_what_nobody_judges_is_refused_and_reaches_no_broker() -> None:
+async def test_what_is_not_authorised_here_is_refused_and_reaches_no_broker() -> None:
     peer = broker()
     async with client_of(peer, {}, super_users=frozenset({ANONYMOUS})) as client:
         # DescribeDelegationToken 2: header without client id, no owners.

@@ -2,7 +2,7 @@
 
 What only the active controller answers goes through the table of its APIs, as a gRPC request does; the same plans,
 limits, metrics and records apply. Everything else goes to a live broker and back byte for byte, over a connection that
-this one alone uses; where there are access control lists, only what `judged_answers` has, and judged by it. Source:
+this one alone uses; where there are access control lists, only what `authorized_answers` has, and judged by it. Source:
 Kafka KafkaApis.handle; the requests that it answers with NOT_CONTROLLER.
 """
 
@@ -36,11 +36,11 @@ from cluster.rpc.callers import IdentifiedCaller
 from cluster.rpc.rights import KnownRules
 from cluster.security.acls import Authorizer, Operation
 from cluster.security.authorization import CLUSTER, CallerRights
+from controller.adapters.kafka.authorized_answers import AUTHORIZED, OF_CLUSTER, ClientRights
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_apis import BROKER_APIS
 from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.conversions import AnsweredApi
-from controller.adapters.kafka.judged_answers import JUDGED, OF_CLUSTER, Judge
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.partition_apis import PARTITION_APIS
@@ -259,11 +259,11 @@ class KafkaSession:
         services = self._services
         async with parked():
             if services.rules is not None:
-                return await self._judged(services.rules.authorizer, received, measured)
+                return await self._authorized(services.rules.authorizer, received, measured)
             if self._has_sasl:
                 # No broker says who may do what; but it would know this controller instead of the client.
                 await services.authorizers.require_none(self._asked)
-                return await self._judged(_ALLOWS_ALL, received, measured)
+                return await self._authorized(_ALLOWS_ALL, received, measured)
             connection = (
                 await services.authorizers.require_none(self._connected)
                 if self._is_authenticated or self._has_sasl
@@ -271,40 +271,40 @@ class KafkaSession:
             )
             return await connection.call_raw(received.frame, timeout_s=_PASSED_ON_TIMEOUT_S)
 
-    async def _judged(self, authorizer: Authorizer, received: "_Received", measured: MeasuredRequest) -> bytes:
+    async def _authorized(self, authorizer: Authorizer, received: "_Received", measured: MeasuredRequest) -> bytes:
         """The answer of a broker, as far as the client may have it; an error for what nobody judges here."""
         called, header, frame, start = received
-        judge, version = Judge(CallerRights(self._caller.identity, authorizer)), header.api_version
-        judged_by, whole = JUDGED.get(called.key), OF_CLUSTER.get(called.key)
-        if judged_by is None:
-            if whole is not None and judge.may(whole, CLUSTER):
+        rights, version = ClientRights(CallerRights(self._caller.identity, authorizer)), header.api_version
+        authorize, whole = AUTHORIZED.get(called.key), OF_CLUSTER.get(called.key)
+        if authorize is None:
+            if whole is not None and rights.may(whole, CLUSTER):
                 return await (await self._connected()).call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
-            self._report_denied(called, judge)
+            self._report_denied(called, rights)
             measured.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return _refused(called, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if not called.has(version):
             return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
         message = await off_loop(decode, called.request_type, version, frame, start, elements_max=_ELEMENTS_MAX)
-        judged = judged_by(message, version, judge)
+        asked = authorize(message, version, rights)
         answer = called.response_type()
-        if judged.sent is not None:
+        if asked.sent is not None:
             connection = await self._connected()
             answer = await connection.call(
-                judged.sent, judged.version, called.response_type, timeout_s=_PASSED_ON_TIMEOUT_S
+                asked.sent, asked.version, called.response_type, timeout_s=_PASSED_ON_TIMEOUT_S
             )
-        completed = judged.completed(answer)
-        self._report_denied(called, judge)
+        completed = asked.completed(answer)
+        self._report_denied(called, rights)
         return await off_loop(_encoded, completed, header)
 
-    def _report_denied(self, called: KafkaApi, judge: Judge) -> None:
+    def _report_denied(self, called: KafkaApi, rights: ClientRights) -> None:
         """Log a denial as the authorizer does, and what nobody can judge here."""
         identity = self._caller.identity
         described = {"principal": str(identity.principal), "host": identity.host, "request": called.name}
-        if judge.denied:
-            operation, _ = judge.denied[0]
-            names = [printable(str(resource)[:_NAME_IN_LOG]) for _, resource in judge.denied[:_NAMED_IN_LOG]]
+        if rights.denied:
+            operation, _ = rights.denied[0]
+            names = [printable(str(resource)[:_NAME_IN_LOG]) for _, resource in rights.denied[:_NAMED_IN_LOG]]
             _authorizer_log.info("Denied", **described, operation=str(operation), resources=names)
-        elif called.key not in JUDGED and called.key not in OF_CLUSTER:
+        elif called.key not in AUTHORIZED and called.key not in OF_CLUSTER:
             _authorizer_log.info("Denied", **described, why="a controller does not answer it: clients ask a broker")
 
     async def _handled(

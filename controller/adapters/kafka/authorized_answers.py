@@ -81,17 +81,17 @@ _DENIED: Final[Mapping[ResourceType, tuple[ErrorCode, str]]] = {
 """Codes and messages as Kafka's."""
 
 
-class Judge:
+class ClientRights:
     """Decides what one client may do. `denied`: what it may not, of all that was asked."""
 
     def __init__(self, rights: CallerRights) -> None:
         self._rights = rights
         self.denied: list[tuple[Operation, Resource]] = []
 
-    def may(self, operation: Operation, resource: Resource, *, is_told: bool = True) -> bool:
-        """Whether the client may do this. `is_told`: whether a denial is one that it hears of."""
+    def may(self, operation: Operation, resource: Resource, *, is_reported: bool = True) -> bool:
+        """Whether the client may do this. `is_reported`: whether a denial is one that it hears of."""
         allowed = self._rights.may(operation, resource)
-        if is_told and not allowed:
+        if is_reported and not allowed:
             self.denied.append((operation, resource))
         return allowed
 
@@ -101,17 +101,17 @@ class Judge:
 
     def operations(self, resource: Resource) -> int:
         """Write what the client may do to a resource as responses have it, a bit for each operation."""
-        allowed = (op for op in _OPERATIONS[resource.type] if self.may(op, resource, is_told=False))
+        allowed = (op for op in _OPERATIONS[resource.type] if self.may(op, resource, is_reported=False))
         return sum(1 << NUMBER_OF_OPERATION[operation] for operation in allowed)
 
     def cluster_operations(self, *, is_asked: bool) -> int:
         """Write the same for the cluster; nothing for who may not describe it."""
         if not is_asked:
             return _NOT_ASKED
-        return self.operations(CLUSTER) if self.may(Operation.DESCRIBE, CLUSTER, is_told=False) else 0
+        return self.operations(CLUSTER) if self.may(Operation.DESCRIBE, CLUSTER, is_reported=False) else 0
 
 
-class Judged(Struct, frozen=True):
+class AuthorizedRequest(Struct, frozen=True):
     """What becomes of a request. `sent`: what the broker is asked, None if nothing; `version`: of both.
 
     `completed`: the answer to the client, from that of the broker, or from an empty one if it was not asked.
@@ -122,42 +122,44 @@ class Judged(Struct, frozen=True):
     completed: Callable[[Any], Message]
 
 
-def _metadata(request: MetadataRequest, version: int, judge: Judge) -> Judged:
-    """Judge Metadata: topics without the right to describe them are refused, and left out where all are asked for.
+def _metadata(request: MetadataRequest, version: int, rights: ClientRights) -> AuthorizedRequest:
+    """Authorise Metadata: topics without the right to describe them are refused, and left out where all are asked for.
 
     Kafka tells the id of a topic that was asked for by its id to anybody.
     """
     asks_for_all = request.topics is None or (version == 0 and not request.topics)
     topics = () if asks_for_all else request.topics or ()
     names = [topic.name for topic in topics if topic.name is not None]
-    denied = {name for name in names if not judge.may(Operation.DESCRIBE, Resource(ResourceType.TOPIC, name))}
+    denied = {name for name in names if not rights.may(Operation.DESCRIBE, Resource(ResourceType.TOPIC, name))}
     rest = tuple(topic for topic in topics if topic.name is None or topic.name not in denied)
     allowed = [name for name in names if name not in denied]
-    creates = request.allow_auto_topic_creation and bool(allowed) and _may_create(judge, allowed)
+    creates = request.allow_auto_topic_creation and bool(allowed) and _may_create(rights, allowed)
     sent = MetadataRequest(topics=None if asks_for_all else rest, allow_auto_topic_creation=creates)
 
     def shown(topic: MetadataResponseTopic) -> MetadataResponseTopic | None:
         # Without a name it is an id that no topic has.
-        if topic.name and not judge.may(Operation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name), is_told=False):
+        if topic.name and not rights.may(
+            Operation.DESCRIBE, Resource(ResourceType.TOPIC, topic.name), is_reported=False
+        ):
             return None if asks_for_all else _denied_topic(None, topic.topic_id)
         if not (request.include_topic_authorized_operations and topic.name and not topic.error_code):
             return topic
-        return replace(topic, topic_authorized_operations=judge.operations(Resource(ResourceType.TOPIC, topic.name)))
+        return replace(topic, topic_authorized_operations=rights.operations(Resource(ResourceType.TOPIC, topic.name)))
 
     def completed(response: MetadataResponse) -> MetadataResponse:
         found = [one for topic in response.topics if (one := shown(topic)) is not None]
-        operations = judge.cluster_operations(is_asked=request.include_cluster_authorized_operations)
+        operations = rights.cluster_operations(is_asked=request.include_cluster_authorized_operations)
         refused = (_denied_topic(name) for name in dict.fromkeys(names) if name in denied)
         return replace(response, topics=(*found, *refused), cluster_authorized_operations=operations)
 
-    return Judged(sent, max(version, _WITHOUT_CREATION), completed)
+    return AuthorizedRequest(sent, max(version, _WITHOUT_CREATION), completed)
 
 
-def _may_create(judge: Judge, names: Iterable[str]) -> bool:
+def _may_create(rights: ClientRights, names: Iterable[str]) -> bool:
     """Whether the client may create each of these topics. Otherwise a broker is to create none of them."""
-    if judge.may(Operation.CREATE, CLUSTER, is_told=False):
+    if rights.may(Operation.CREATE, CLUSTER, is_reported=False):
         return True
-    return all(judge.may(Operation.CREATE, Resource(ResourceType.TOPIC, name), is_told=False) for name in names)
+    return all(rights.may(Operation.CREATE, Resource(ResourceType.TOPIC, name), is_reported=False) for name in names)
 
 
 def _denied_topic(name: str | None, topic_id: Any = None) -> MetadataResponseTopic:
@@ -165,11 +167,11 @@ def _denied_topic(name: str | None, topic_id: Any = None) -> MetadataResponseTop
     return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, **ids)
 
 
-def _find_coordinator(request: FindCoordinatorRequest, version: int, judge: Judge) -> Judged:
-    """Judge FindCoordinator: each group or transactional id needs the right to describe it."""
+def _find_coordinator(request: FindCoordinatorRequest, version: int, rights: ClientRights) -> AuthorizedRequest:
+    """Authorise FindCoordinator: each group or transactional id needs the right to describe it."""
     kind = _COORDINATED.get(request.key_type)
     keys = request.coordinator_keys if version >= _WITH_KEYS else (request.key,)
-    denied = () if kind is None else [k for k in keys if not judge.may(Operation.DESCRIBE, Resource(kind, k))]
+    denied = () if kind is None else [k for k in keys if not rights.may(Operation.DESCRIBE, Resource(kind, k))]
     rest = tuple(key for key in keys if key not in denied)
     code, text = _DENIED[kind or ResourceType.GROUP]
 
@@ -182,46 +184,50 @@ def _find_coordinator(request: FindCoordinatorRequest, version: int, judge: Judg
         return replace(response, coordinators=(*response.coordinators, *refused))
 
     sent = request if version < _WITH_KEYS else replace(request, coordinator_keys=rest)
-    return Judged(sent if rest or not denied else None, version, completed)
+    return AuthorizedRequest(sent if rest or not denied else None, version, completed)
 
 
-def _init_producer_id(request: InitProducerIdRequest, version: int, judge: Judge) -> Judged:
-    """Judge InitProducerId: a transactional id needs Write, an idempotent producer a topic to write to."""
+def _init_producer_id(request: InitProducerIdRequest, version: int, rights: ClientRights) -> AuthorizedRequest:
+    """Authorise InitProducerId: a transactional id needs Write, an idempotent producer a topic to write to."""
     code = ErrorCode.NONE
     if request.transactional_id is not None:
-        if not judge.may(Operation.WRITE, Resource(ResourceType.TRANSACTIONAL_ID, request.transactional_id)):
+        if not rights.may(Operation.WRITE, Resource(ResourceType.TRANSACTIONAL_ID, request.transactional_id)):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif not (judge.may_write_somewhere() or judge.may(Operation.IDEMPOTENT_WRITE, CLUSTER)):
+    elif not (rights.may_write_somewhere() or rights.may(Operation.IDEMPOTENT_WRITE, CLUSTER)):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
     def completed(response: InitProducerIdResponse) -> InitProducerIdResponse:
         return replace(response, error_code=code, producer_epoch=-1) if code else response
 
-    return Judged(None if code else request, version, completed)
+    return AuthorizedRequest(None if code else request, version, completed)
 
 
-def _describe_cluster(request: DescribeClusterRequest, version: int, judge: Judge) -> Judged:
-    """Judge DescribeCluster, which needs no right: what the client may do to the cluster is what it learns."""
+def _describe_cluster(request: DescribeClusterRequest, version: int, rights: ClientRights) -> AuthorizedRequest:
+    """Authorise DescribeCluster, which needs no right: what the client may do to the cluster is what it learns."""
 
     def completed(response: DescribeClusterResponse) -> DescribeClusterResponse:
-        operations = judge.cluster_operations(is_asked=request.include_cluster_authorized_operations)
+        operations = rights.cluster_operations(is_asked=request.include_cluster_authorized_operations)
         return replace(response, cluster_authorized_operations=operations)
 
-    return Judged(replace(request, include_cluster_authorized_operations=False), version, completed)
+    return AuthorizedRequest(replace(request, include_cluster_authorized_operations=False), version, completed)
 
 
-def _describe_configs(request: wire_configs.DescribeConfigsRequest, version: int, judge: Judge) -> Judged:
-    allowed, denied = _by_right(request.resources, Operation.DESCRIBE_CONFIGS, judge)
+def _describe_configs(
+    request: wire_configs.DescribeConfigsRequest, version: int, rights: ClientRights
+) -> AuthorizedRequest:
+    allowed, denied = _by_right(request.resources, Operation.DESCRIBE_CONFIGS, rights)
 
     def completed(response: wire_configs.DescribeConfigsResponse) -> wire_configs.DescribeConfigsResponse:
         refused = (wire_configs.DescribeConfigsResult(**_error(resource)) for resource in denied)
         return replace(response, results=(*response.results, *refused))
 
-    return Judged(replace(request, resources=allowed) if allowed else None, version, completed)
+    return AuthorizedRequest(replace(request, resources=allowed) if allowed else None, version, completed)
 
 
-def _alter_configs(request: wire_configs.IncrementalAlterConfigsRequest, version: int, judge: Judge) -> Judged:
-    allowed, denied = _by_right(request.resources, Operation.ALTER_CONFIGS, judge)
+def _alter_configs(
+    request: wire_configs.IncrementalAlterConfigsRequest, version: int, rights: ClientRights
+) -> AuthorizedRequest:
+    allowed, denied = _by_right(request.resources, Operation.ALTER_CONFIGS, rights)
 
     def completed(
         response: wire_configs.IncrementalAlterConfigsResponse,
@@ -229,13 +235,15 @@ def _alter_configs(request: wire_configs.IncrementalAlterConfigsRequest, version
         refused = (wire_configs.AlterConfigsResourceResponse(**_error(resource)) for resource in denied)
         return replace(response, responses=(*response.responses, *refused))
 
-    return Judged(replace(request, resources=allowed) if allowed else None, version, completed)
+    return AuthorizedRequest(replace(request, resources=allowed) if allowed else None, version, completed)
 
 
-def _by_right(resources: Iterable[Any], operation: Operation, judge: Judge) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _by_right(
+    resources: Iterable[Any], operation: Operation, rights: ClientRights
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The resources with configs whose right the client has, and the others."""
-    judged = [(resource, judge.may(operation, _configured(resource))) for resource in resources]
-    return tuple(r for r, allowed in judged if allowed), tuple(r for r, allowed in judged if not allowed)
+    found = [(resource, rights.may(operation, _configured(resource))) for resource in resources]
+    return tuple(r for r, allowed in found if allowed), tuple(r for r, allowed in found if not allowed)
 
 
 def _configured(resource: Any) -> Resource:
@@ -249,7 +257,7 @@ def _error(resource: Any) -> dict[str, Any]:
     return {"error_code": code, "error_message": text, **named}
 
 
-JUDGED: Final[Mapping[ApiKey, Callable[[Any, int, Judge], Judged]]] = {
+AUTHORIZED: Final[Mapping[ApiKey, Callable[[Any, int, ClientRights], AuthorizedRequest]]] = {
     ApiKey.METADATA: _metadata,
     ApiKey.FIND_COORDINATOR: _find_coordinator,
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
@@ -257,4 +265,4 @@ JUDGED: Final[Mapping[ApiKey, Callable[[Any, int, Judge], Judged]]] = {
     ApiKey.DESCRIBE_CONFIGS: _describe_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
 }
-"""The functions that judge a request, from the request, its version and the judge."""
+"""The functions that judge a request, from the request, its version and the rights."""
