@@ -80,10 +80,8 @@ class Handovers:
         await self._write(encode_adoption(adoption))
         self._say(f"wrote {ADOPTION}: mode {adoption.mode}")
         ended = await self._wait(wants_candidate=True)
-        if ended.is_complete and ended.is_candidate and not await self._refuses_clients(ended.controller):
-            brokers = await brokers_of_kafka(self._zookeeper)
-            failed = await Proofs(self._access, _PROOF_S).after(brokers, inter_broker_listener)
-            ended = replace(ended, failed=tuple(failed))
+        if ended.is_complete and ended.is_candidate:
+            ended = replace(ended, failed=tuple(await self._why_not_used(ended.controller, inter_broker_listener)))
         withdrawal.is_due = not (ended.is_complete and ended.is_candidate)
         return ended
 
@@ -117,9 +115,15 @@ class Handovers:
             await self._tidy(keeps=keeps)
         return ended
 
-    async def _refuses_clients(self, controller: ControllerId) -> bool:
-        candidate = (await registered_candidates(self._zookeeper)).get(controller)
-        return candidate is not None and candidate.profile is not None and candidate.profile.refuses_clients
+    async def _why_not_used(self, controller: ControllerId, inter_broker_listener: str) -> list[str]:
+        """Say what clients cannot do at the new controller; nothing of one that refuses them."""
+        found = (await registered_candidates(self._zookeeper)).get(controller)
+        profile = None if found is None else found.profile
+        if profile is not None and profile.refuses_clients:
+            return []
+        brokers = await brokers_of_kafka(self._zookeeper)
+        authorises = profile is not None and profile.authorises
+        return await Proofs(self._access, _PROOF_S).after(brokers, inter_broker_listener, authorises=authorises)
 
     async def _write(self, data: bytes) -> None:
         if await self._zookeeper.exists(ADOPTION) is None:

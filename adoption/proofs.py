@@ -36,6 +36,7 @@ class Proofs:
 
     def __init__(self, access: BrokerAccess, timeout_s: float) -> None:
         self._access, self._timeout_s = access, timeout_s
+        self._denials: tuple[ErrorCode, ...] = ()
 
     async def before(self, survey: Survey) -> list[str]:
         """Prove that brokers and candidates will understand one another; the result says what does not hold.
@@ -54,11 +55,16 @@ class Proofs:
         )
         return _found(await asyncio.gather(*of_brokers, *of_candidates))
 
-    async def after(self, brokers: Sequence[Broker], inter_broker_listener: str) -> list[str]:
+    async def after(
+        self, brokers: Sequence[Broker], inter_broker_listener: str, *, authorises: bool = False
+    ) -> list[str]:
         """A topic can be created through a broker and through klamm, at each listener that can be used from here: who
         asks a broker for the controller and then this controller is what an administrator's client does.
+
+        `authorises`: whether the controller has an authorizer. Whom it tells that a right is missing has been answered.
         """
         names = dict.fromkeys(e.listener for b in brokers for e in b.endpoints if self._access.reaches(e))
+        self._denials = _NOT_AUTHORIZED if authorises else ()
         checks = (self._why_not_created(name, brokers, is_needed=name == inter_broker_listener) for name in names)
         return _found(await asyncio.gather(*checks))
 
@@ -125,11 +131,10 @@ class Proofs:
                 connection.close()
         except ClusterError as error:
             return f"no topic can be created at the controller's listener {controller.listener}: {error}"
-        # Who may not create topics has been answered all the same.
         refused = [
             (known_code(t.error_code), t.error_message)
             for t in answer.topics
-            if t.error_code and t.error_code not in _NOT_AUTHORIZED
+            if t.error_code and t.error_code not in self._denials
         ]
         return "".join(_refusal(controller, code, message) for code, message in refused)
 
