@@ -192,7 +192,7 @@ def _why_not_by_security(profile: CandidateProfile, wanted: Wanted) -> Iterator[
 
 
 def _why_not_by_rights(profile: CandidateProfile, wanted: Wanted) -> Iterator[str]:
-    """Yield what would let clients do through the candidate what brokers forbid, or keep brokers from being answered."""
+    """Yield what would let clients do through it what brokers forbid, or keep brokers from being answered."""
     needed = [f"{key}={value}" for key, value in rights_settings(wanted)]
     if wanted.authorizer is AuthorizerKind.NONE:
         if profile.authorises or profile.refuses_clients:

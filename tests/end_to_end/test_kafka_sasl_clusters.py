@@ -21,6 +21,7 @@ from cluster.sasl.clients import ClientCredentials
 from cluster.tls.contexts import client_context
 from cluster.tls.secret import Secret
 from cluster.tls.settings import TlsSettings
+from deploy.local.kafka_broker import STARTED
 from tests.controllers.plain_zookeeper import plain_client
 from tests.integration.test_user_sessions import scram
 from tests.kafka.clusters import KafkaCluster
@@ -59,23 +60,18 @@ class SaslCluster(KafkaCluster):
     def __init__(self, shape: Secured, folder: Path, zookeeper: str, certificates: Certificates) -> None:
         super().__init__(folder, zookeeper, shape.version)
         self.shape, self._certificates = shape, certificates
-        self.passwords = {"broker": "of the brokers", ALICE: "of alice"}
+        self.passwords = {"broker": "of the brokers", "next": "of the brokers later", ALICE: "of alice"}
+        self.user = "broker"
+        """Of the brokers and controllers."""
         self._jaas = folder / "jaas.conf"
 
     def write_users(self) -> None:
         """As an operator does before the first broker starts."""
         with plain_client(self.zookeeper) as client:
             for user, password in self.passwords.items():
-                self.write_user(client, user, password)
-
-    def write_user(self, client: Any, user: str, *passwords: str) -> None:
-        config = {mechanism: scram(passwords[0], mechanism) for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")}
-        body = json.dumps({"version": 1, "config": config}).encode()
-        path = f"/config/users/{user}"
-        if client.exists(path):
-            client.set(path, body)
-        else:
-            client.create(path, body, makepath=True)
+                config = {name: scram(password, name) for name in ("SCRAM-SHA-256", "SCRAM-SHA-512")}
+                body = json.dumps({"version": 1, "config": config}).encode()
+                client.create(f"/config/users/{user}", body, makepath=True)
 
     def of_brokers(self) -> dict[str, Any]:
         """What is in server.properties."""
@@ -92,7 +88,7 @@ class SaslCluster(KafkaCluster):
         }
         if shape.has_authorizer:
             settings["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
-            settings["super.users"] = "User:broker"
+            settings["super.users"] = "User:broker;User:next"
         return settings | self._tls("PEM")
 
     def of_controllers(self) -> dict[str, Any]:
@@ -117,7 +113,7 @@ class SaslCluster(KafkaCluster):
     def login_module(self) -> str:
         kind = "plain.PlainLoginModule" if self.shape.mechanism == "PLAIN" else "scram.ScramLoginModule"
         users = "".join(f' user_{user}="{password}"' for user, password in self.passwords.items())
-        own = f'username="broker" password="{self.passwords["broker"]}"'
+        own = f'username="{self.user}" password="{self.passwords[self.user]}"'
         return f"org.apache.kafka.common.security.{kind} required {own}{users if 'plain' in kind else ''};"
 
     def _tls(self, kind: str) -> dict[str, Any]:
@@ -130,9 +126,10 @@ class SaslCluster(KafkaCluster):
             "ssl.truststore.location": str(self._certificates.authority),
         }
 
-    async def open(self, address: str, user: str = "broker", password: str | None = None) -> KafkaConnection:
+    async def open(self, address: str, user: str = "", password: str | None = None) -> KafkaConnection:
         """A connection of a client to a broker or a controller."""
         host, _, port = address.rpartition(":")
+        user = user or self.user
         given = Secret(self.passwords[user] if password is None else password)
         tls = TlsSettings(truststore_location=str(self._certificates.authority))
         return await KafkaConnection.open(
@@ -143,7 +140,7 @@ class SaslCluster(KafkaCluster):
             login=lambda: ClientCredentials(self.shape.mechanism, user, given),
         )
 
-    def call(self, address: str, request: Any, version: int, response: Any, user: str = "broker") -> Any:
+    def call(self, address: str, request: Any, version: int, response: Any, user: str = "") -> Any:
         async def called() -> Any:
             connection = await self.open(address, user)
             try:
@@ -168,7 +165,7 @@ class SaslCluster(KafkaCluster):
     def running(self) -> set[str]:
         return {name for name, process in self._processes.items() if process.poll() is None}
 
-    def create(self, topic: str, user: str = "broker") -> int:
+    def create(self, topic: str, user: str = "") -> int:
         """Ask the active controller, as Kafka's clients do; the error code."""
         wanted = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=3)
         request = CreateTopicsRequest(topics=(wanted,), timeout_ms=30_000)
@@ -190,6 +187,12 @@ class SaslCluster(KafkaCluster):
         """Whether every partition is led and has so many replicas in sync."""
         states = self.states(topic)
         return len(states) == PARTITIONS and all(s["leader"] >= 0 and len(s["isr"]) == count for s in states.values())
+
+    def restart(self, id_: int) -> None:
+        """On the data that it has; returns when it serves."""
+        before = self.log(f"kafka-{id_}").count(STARTED)
+        self.start_broker(id_, self.of_brokers(), self.shape.protocol)
+        eventually(lambda: self.log(f"kafka-{id_}").count(STARTED) > before, f"broker {id_} serves again")
 
     def leads(self, topic: str, broker: int) -> bool:
         return any(state["leader"] == broker for state in self.states(topic).values())
@@ -216,12 +219,14 @@ def test_brokers_that_authenticate_by_sasl_are_governed(tmp_path: Path, zookeepe
     with governed(shape, tmp_path, zookeeper) as cluster:
         assert cluster.create("t") == 0
         eventually(lambda: cluster.is_whole("t"), "all replicas are in sync")
+        # Both sides authenticate again every few seconds, and none of it ends a connection.
+        _reauthenticates(cluster)
+        _refuses_others(cluster)
         first = cluster.active()
-        assert first is not None
         cluster.kill("kafka-3")
         eventually(lambda: cluster.is_whole("t", 2) and not cluster.leads("t", 3), "broker 3 is out")
         # That it is in sync again only the leaders say, by AlterPartition from 2.7 on: they authenticate to klamm.
-        cluster.start_broker(3, cluster.of_brokers(), cluster.shape.protocol)
+        cluster.restart(3)
         eventually(lambda: cluster.is_whole("t"), "broker 3 is in sync again")
         cluster.kill(f"controller-{first}")
         eventually(lambda: cluster.active() not in {None, first}, "another controller is active")
@@ -229,11 +234,10 @@ def test_brokers_that_authenticate_by_sasl_are_governed(tmp_path: Path, zookeepe
         eventually(lambda: cluster.obeyed() == {cluster.active()}, "all brokers obey it")
         cluster.kill("kafka-2")
         eventually(lambda: cluster.is_whole("t", 2) and not cluster.leads("t", 2), "broker 2 is out")
-        cluster.start_broker(2, cluster.of_brokers(), cluster.shape.protocol)
-        eventually(lambda: cluster.is_whole("t"), "broker 2 is in sync again")
-        # Both sides authenticate again every few seconds, and none of it ends a connection.
-        _reauthenticates(cluster)
-        _refuses_others(cluster)
+        # A broker that shuts down asks the controller that was elected since to take its partitions.
+        cluster.stop("kafka-3")
+        eventually(lambda: cluster.is_whole("t", 1) and not cluster.leads("t", 3), "broker 3 has left")
+        assert "Proceeding to do an unclean shutdown" not in cluster.log("kafka-3")
 
 
 def _reauthenticates(cluster: SaslCluster) -> None:
@@ -264,26 +268,25 @@ def _refuses_others(cluster: SaslCluster) -> None:
         assert not cluster.states("of-alice")
 
 
-def test_the_password_of_the_brokers_is_replaced_under_klamm(tmp_path: Path, zookeeper: str) -> None:
-    """One after the other, as with Kafka alone: both know the new one only once everything has it. The controllers need
-    no restart: they read the file at each authentication.
+def test_the_user_of_the_brokers_is_replaced_under_klamm(tmp_path: Path, zookeeper: str) -> None:
+    """As operators do it with Kafka alone: first the other user, then each broker, then the old one goes.
+    The controllers need no restart: they read the file at each authentication.
     """
     with governed("3.9.1 SASL_SSL SCRAM-SHA-512 AclAuthorizer", tmp_path, zookeeper) as cluster:
         assert cluster.create("t") == 0
         eventually(lambda: cluster.is_whole("t"), "all replicas are in sync")
-        cluster.passwords["broker"] = "another one"
+        cluster.user = "next"
         cluster.write_login()
-        with plain_client(zookeeper) as client:
-            cluster.write_user(client, "broker", "another one")
-            client.create(
-                "/config/changes/config_change_",
-                json.dumps({"version": 2, "entity_path": "users/broker"}).encode(),
-                sequence=True,
-            )
         for id_ in cluster.brokers:
             cluster.stop(f"kafka-{id_}")
-            cluster.start_broker(id_, cluster.of_brokers(), cluster.shape.protocol)
+            cluster.restart(id_)
             eventually(lambda: cluster.is_whole("t"), f"all replicas are in sync after the restart of broker {id_}")
-        assert cluster.obeyed() == {cluster.active()}
+        with plain_client(zookeeper) as client:
+            client.set("/config/users/broker", b'{"version":1,"config":{}}')
+            change = json.dumps({"version": 2, "entity_path": "users/broker"}).encode()
+            client.create("/config/changes/config_change_", change, sequence=True)
         assert cluster.create("u") == 0
         eventually(lambda: cluster.is_whole("u"), "the replicas of the other topic are in sync")
+        assert cluster.obeyed() == {cluster.active()}
+        with pytest.raises((PeerRefusesError, PeerUnreachableError)):
+            asyncio.run(cluster.open(cluster.brokers[1], "broker"))
