@@ -83,12 +83,8 @@ async def open_broker_client(
         agents = GrpcBrokerClient(config.settings, channel_security(security.tls))
         cleanup.push_async_callback(agents.close)
         return OpenedClient(agents)
-    client_id, rules, authorizers = (
-        f"klamm-{config.id}",
-        security.rules,
-        Authorizers(is_authorised=security.rules is not None),
-    )
-    request_metrics = RequestMetrics(metrics)
+    client_id, rules = f"klamm-{config.id}", security.rules
+    authorizers = Authorizers(is_authorised=rules is not None)
     of_active = OF_ACTIVE_CONTROLLER if rules is None else (*OF_ACTIVE_CONTROLLER, *ACL_APIS)
     local = LocalAnswers([answered.key for answered in of_active], config.data[0])
     apis = {c.key: c for c in (*of_active, *config_apis(ControllerId(config.id)))}
@@ -103,7 +99,7 @@ async def open_broker_client(
     services = KafkaServices(
         handler,
         admission,
-        request_metrics,
+        RequestMetrics(metrics),
         live,
         local,
         apis,
