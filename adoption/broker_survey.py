@@ -70,8 +70,8 @@ async def metadata(connection: KafkaConnection, timeout_s: float) -> MetadataRes
 
 
 def usable_endpoints(broker: Broker, access: BrokerAccess) -> list[Endpoint]:
-    """The listeners that can be asked, those without TLS and without SASL first."""
-    return sorted(filter(access.reaches, broker.endpoints), key=lambda e: (e.has_sasl, e.has_tls))
+    """The listeners that can be asked, first those where the broker knows who asks: others may learn less."""
+    return sorted(filter(access.reaches, broker.endpoints), key=lambda e: (not e.has_sasl, not e.has_tls))
 
 
 async def _ask(broker: Broker, access: BrokerAccess, timeout_s: float) -> SurveyedBroker:
