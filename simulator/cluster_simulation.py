@@ -7,7 +7,7 @@ from typing import Final
 from cluster.config.settings import Settings
 from simulator.actions import Action, Limit, Weights, draw_action
 from simulator.cluster import DEFAULT_SETTINGS, SimulatedCluster, draw_protocol
-from simulator.convergence import check_context, check_gauges, check_state_change_logs, differences
+from simulator.convergence import check_context, check_gauges, check_standbys, check_state_change_logs, differences
 from simulator.faults import Faults, Supervisor
 from simulator.replica_contents import are_level, check_contents
 from simulator.run import Simulation
@@ -77,6 +77,7 @@ class ClusterSimulation(Simulation):
         active = self.cluster.active_controller()
         assert active is not None, "the cluster has converged"
         check_context(active.context)
+        check_standbys(self.cluster)
         check_gauges(self.cluster)
         if self.cluster.settings.inter_broker_protocol_version.assigns_topic_ids:
             # Records of topics of the same name differ in nothing else.

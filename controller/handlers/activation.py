@@ -35,14 +35,18 @@ from controller.handlers.topics.left_replicas import (
     take_over_left_replicas,
 )
 from controller.handlers.topics.topic_ids import record_ids
+from controller.ports import PartitionReads
+from controller.warm_standby import WarmStandby
 
 FIRST_BALANCE_S: Final = 5
 """Delay of the first preferred leader check after a failover, so that brokers can rejoin ISRs first (EP-20)."""
 _log = structlog.stdlib.get_logger()
 
 
-async def activate(active: ActiveController) -> None:
+async def activate(active: ActiveController, standby: WarmStandby) -> None:
     """Run the failover sequence. On any error this candidate cannot be active and must step down (EL-7).
+
+    What the candidate followed as a standby is taken over, instead of being read.
 
     Nothing is written or sent before the cluster is read. Raises UnfitError if this candidate must not govern it,
     OutrankedError if its epoch was used before.
@@ -56,7 +60,9 @@ async def activate(active: ActiveController) -> None:
         *await active.store.list_paths(LOG_DIR_EVENT_NOTIFICATION),
         *await active.store.list_paths(ISR_CHANGE_NOTIFICATION),
     ]
-    topics, states = await _read_partitions(active)
+    reads = standby.reads(active.store)
+    topics, states = await _read_partitions(active, reads)
+    await standby.loaded(active.epoch, reads)
     _check_epoch(active, states)
     await set_up_features(active)
     # What they announce was read after they were listed; those that came later are events.
@@ -110,14 +116,14 @@ async def _load_brokers(active: ActiveController) -> list[RegisteredBroker]:
 
 
 async def _read_partitions(
-    active: ActiveController,
+    active: ActiveController, reads: PartitionReads
 ) -> tuple[dict[str, TopicAssignment], dict[TopicPartition, LeaderAndIsr]]:
     """Read the topics and the states of their partitions (LC-4 to LC-9)."""
     names = await active.store.list_topics()
     active.commit(TopicsListed(names))
-    topics = await active.store.read_topics(sorted(names))
+    topics = await reads.read_topics(sorted(names))
     partitions = [TopicPartition(topic, p) for topic, assignment in topics.items() for p in assignment.partitions]
-    return topics, await active.store.read_states(partitions)
+    return topics, await reads.read_states(partitions)
 
 
 def _check_epoch(active: ActiveController, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
