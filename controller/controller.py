@@ -111,6 +111,7 @@ class Controller:
         settings = config.settings
         partitions_max = settings.klamm_standby_max_partitions if settings.klamm_standby_warm else 0
         self.standby = WarmStandby(zookeeper, partitions_max, self.events.put)
+        self.metrics.show_standby(self.standby.known)
         self._pauses = ElectionPauses()
         self._refused_epochs = RefusedEpochs()
 
