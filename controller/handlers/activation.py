@@ -4,7 +4,8 @@ The order matters for safety. Watches are armed before the reads they cover. Eve
 written. Notifications are listed before the state they announce is read, and those are deleted. Before they hear
 anything else, brokers delete what they have left of topics that were deleted while they were away. They get
 UpdateMetadata with the live brokers before LeaderAndIsr names leaders to fetch from. Offline replicas are removed from
-ISRs before leaders of leaderless partitions are elected.
+ISRs before leaders of leaderless partitions are elected, or, with `klamm.failover.elect.first`, afterwards, and then
+leaders are elected before anything is sent (docs/decisions/0024).
 Source: Kafka KafkaController.onControllerFailover.
 """
 
@@ -23,7 +24,7 @@ from controller.decisions.controller_epochs import outranking
 from controller.handlers.brokers.broker_changes import admissible_brokers, check_fitness
 from controller.handlers.configs.features import set_up_features
 from controller.handlers.partitions.elections import replica_leader_election
-from controller.handlers.partitions.partition_transitions import start_partition_machine
+from controller.handlers.partitions.partition_transitions import elect_before_sending, start_partition_machine
 from controller.handlers.partitions.replica_transitions import start_replica_machine
 from controller.handlers.reassignment.requests import resume_reassignments
 from controller.handlers.topics.changes import record_assignments
@@ -78,6 +79,8 @@ async def activate(active: ActiveController, standby: WarmStandby) -> None:
     await initialise_deletions(active)
     await keep_undeleted_replicas(active)
     timings.end_phase("Load", clock.time())
+    if active.config.settings.klamm_failover_elect_first:
+        await elect_before_sending(active)
     delete_left_replicas(active, active.context.brokers.registered_ids)
     # A broker that has just started does not know the addresses of the leaders from which LeaderAndIsr has it fetch.
     introduction = active.new_batch()
