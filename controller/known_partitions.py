@@ -48,18 +48,20 @@ class KnownPartitions:
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self._unread_topics: dict[str, None] = {}
         self._unread_states: dict[TopicPartition, None] = {}
+        self._being_read = 0
         self._changed_since: set[str | TopicPartition] = set()
         """What events have named since the last `next_topics` or `next_states`."""
 
     @property
     def unread(self) -> int:
-        """How many znodes are to be read, as far as is known."""
-        return len(self._unread_topics) + len(self._unread_states)
+        """How many znodes are to be read or being read, as far as is known."""
+        return len(self._unread_topics) + len(self._unread_states) + self._being_read
 
     def clear(self) -> None:
         """Forget everything: events may have been missed."""
         self.topics, self.states = {}, {}
         self._unread_topics, self._unread_states = {}, {}
+        self._being_read = 0
 
     def listed(self, names: Iterable[str]) -> None:
         """These are the topics; all of them are to be read."""
@@ -92,6 +94,7 @@ class KnownPartitions:
 
     def topics_read(self, names: Sequence[str], znodes: Sequence[Znode | None]) -> None:
         """Keep topics as read, except for those that events have named since; their partitions are to be read."""
+        self._being_read = 0
         for name, znode in zip(names, znodes, strict=True):
             if name in self._changed_since or znode is None or (topic := decoded_topic(name, znode)) is None:
                 continue
@@ -103,6 +106,7 @@ class KnownPartitions:
 
     def states_read(self, partitions: Sequence[TopicPartition], znodes: Sequence[Znode | None]) -> None:
         """Keep states as read, except for those that events have named since."""
+        self._being_read = 0
         for tp, znode in zip(partitions, znodes, strict=True):
             if tp in self._changed_since or znode is None or (state := decoded_state(tp, znode)) is None:
                 continue
@@ -113,6 +117,7 @@ class KnownPartitions:
         taken = list(islice(unread, count))
         for item in taken:
             del unread[item]
+        self._being_read = len(taken)
         return taken
 
 

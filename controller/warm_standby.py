@@ -27,7 +27,7 @@ READS_AT_ONCE: Final = 1000
 GATHERING_S: Final = 0.5
 """How long changes are gathered before they are read: of a broker's death there are thousands, each several times."""
 RETRY_S: Final = 5.0
-COMPARISON_DELAY_S: Final = 10.0
+COMPARISON_DELAY_S: Final = 30.0
 """After a failover, so that the comparison does not delay what the failover has to send."""
 COMPARISON_PAUSE_S: Final = 0.05
 _NAMED: Final = 10
