@@ -108,9 +108,7 @@ class Controller:
         self.is_connected = False
         """Whether there is a connection to ZooKeeper, by the last that its client reported."""
         self.fitness = Fitness(zookeeper, config, self.election)
-        settings = config.settings
-        partitions_max = settings.klamm_standby_max_partitions if settings.klamm_standby_warm else 0
-        self.standby = WarmStandby(zookeeper, partitions_max, self.events.put)
+        self.standby = WarmStandby(zookeeper, config.partitions_followed_max, self.events.put)
         self.metrics.show_standby(self.standby.known)
         self._pauses = ElectionPauses()
         self._refused_epochs = RefusedEpochs()

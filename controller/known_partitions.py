@@ -54,7 +54,7 @@ class KnownPartitions:
 
     @property
     def unread(self) -> int:
-        """How many znodes are to be read or being read, as far as is known."""
+        """The number of znodes that are to be read or being read, as far as is known."""
         return len(self._unread_topics) + len(self._unread_states) + self._being_read
 
     def clear(self) -> None:

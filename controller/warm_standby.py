@@ -77,12 +77,13 @@ class WarmStandby:
         self._woken.set()
 
     def reads(self, store: PartitionReads) -> PartitionReads:
-        """What the controller elected now loads its context from; `store` reads what is not known here."""
+        """The reads from which the controller elected now loads its context; `store` reads what is not known here."""
         return _WarmReads(self.known, self._zookeeper, store) if self._is_watching and not self.why_cold else store
 
     async def loaded(self, epoch: ControllerEpoch, reads: PartitionReads) -> None:
-        """The context of the controller of this epoch was loaded from `reads`: stop following, before its own writes
-        are reported, and compare later.
+        """Stop following, as the context of the controller of this epoch was loaded from `reads`, and compare later.
+
+        The watch is gone afterwards, so that the controller's own writes are not reported.
         """
         if isinstance(reads, _WarmReads):
             taken = reads.taken
@@ -92,7 +93,7 @@ class WarmStandby:
         await self._stop_watching()
 
     def differed(self, event: StandbyDiffered) -> None:
-        """What was taken over was wrong, so this process does not follow again."""
+        """Never follow again in this process: what was taken over was wrong."""
         self.difference = f"{len(event.paths)} znodes, such as {', '.join(event.paths[:_NAMED])}"
         self._give_up(f"what was taken over differed from ZooKeeper in {self.difference}")
 
@@ -216,12 +217,14 @@ class _WarmReads:
 
     @property
     def taken(self) -> TakenOver:
-        """What was not read."""
+        """The part that was not read."""
         return TakenOver(self._zxid, self._topics, self._states)
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-        """The response to the watches comes after the events of every change before it: what is known then is as
-        ZooKeeper had it when the watches were armed.
+        """Arm the watches and take what is known when that is answered; read the rest.
+
+        The response comes after the events of every change before it: what is known then is as ZooKeeper had it when
+        the watches were armed.
         """
         self._zxid = self._zookeeper.last_zxid
         await self._zookeeper.watch_many([path_of(topic) for topic in topics if topic in self._known.topics])

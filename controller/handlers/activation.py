@@ -61,9 +61,7 @@ async def activate(active: ActiveController, standby: WarmStandby) -> None:
         *await active.store.list_paths(LOG_DIR_EVENT_NOTIFICATION),
         *await active.store.list_paths(ISR_CHANGE_NOTIFICATION),
     ]
-    reads = standby.reads(active.store)
-    topics, states = await _read_partitions(active, reads)
-    await standby.loaded(active.epoch, reads)
+    topics, states = await _load_partitions(active, standby)
     _check_epoch(active, states)
     await set_up_features(active)
     # What they announce was read after they were listed; those that came later are events.
@@ -116,6 +114,16 @@ async def _load_brokers(active: ActiveController) -> list[RegisteredBroker]:
     await check_fitness(active, listed)
     active.commit(BrokersJoined(tuple(admitted), recorded=False))
     return admitted
+
+
+async def _load_partitions(
+    active: ActiveController, standby: WarmStandby
+) -> tuple[dict[str, TopicAssignment], dict[TopicPartition, LeaderAndIsr]]:
+    """Take over what the candidate has followed, and read the rest; it follows no more."""
+    reads = standby.reads(active.store)
+    loaded = await _read_partitions(active, reads)
+    await standby.loaded(active.epoch, reads)
+    return loaded
 
 
 async def _read_partitions(
