@@ -33,6 +33,11 @@ operations: st.SearchStrategy[Op] = st.one_of(
 )
 
 
+def nothing_else(_path: str) -> bool:
+    """No other watch is being armed."""
+    return False
+
+
 def kazoo_operation(op: Op, chroot: str):  # type: ignore[no-untyped-def]
     match op:
         case Check():
@@ -131,9 +136,9 @@ def test_chunks_hold_all_paths_in_order_and_stay_below_the_limit(names: list[str
 
 def test_a_deletion_reported_by_arming_an_absent_node_is_no_news() -> None:
     watches = Watches()
-    assert not watches.fired("/absent", WatchKind.DELETED)
+    assert not watches.fired("/absent", WatchKind.DELETED, nothing_else)
     watches.data.add("/present")
-    assert watches.fired("/present", WatchKind.DELETED)
+    assert watches.fired("/present", WatchKind.DELETED, nothing_else)
     assert watches.data == set()
 
 
@@ -143,17 +148,19 @@ def armed(*paths: str) -> SetWatches:
 
 def test_a_watch_that_fired_before_its_arming_was_answered_is_not_armed() -> None:
     watches = Watches()
-    watches.fired("/absent", WatchKind.DELETED)
+    watches.fired("/absent", WatchKind.DELETED, nothing_else)
     watches.answered(armed("/absent", "/present"), None)
     assert watches.data == {"/present"}
 
 
 def test_what_fired_before_an_answer_that_was_lost_does_not_count_for_the_repetition() -> None:
     watches = Watches()
-    watches.fired("/late", WatchKind.DELETED)
+    watches.fired("/late", WatchKind.DELETED, nothing_else)
     assert list(watches.requests(since_zxid=7)) == []
     watches.answered(armed("/late"), None)
-    assert watches.fired("/late", WatchKind.DELETED), "a real deletion was taken for the echo of an arming"
+    assert watches.fired("/late", WatchKind.DELETED, nothing_else), (
+        "a real deletion was taken for the echo of an arming"
+    )
 
 
 def test_all_watches_are_put_back_with_the_time_since_when_news_are_due() -> None:
