@@ -52,7 +52,8 @@ class WarmStandby:
         self._generation = 0
         """Raised when events may have been missed: what was being read then does not count."""
         self._woken = asyncio.Event()
-        self._taken: tuple[ControllerEpoch, TakenOver] | None = None
+        self._taken: tuple[ControllerEpoch, TakenOver, int] | None = None
+        """What is to be compared, with the controller epoch and the session in which it was taken over."""
         self.why_cold = "" if partitions_max else "klamm.standby.warm is false"
         """Why this process never follows again; empty while it may."""
         self.difference = ""
@@ -87,7 +88,7 @@ class WarmStandby:
         """
         if isinstance(reads, _WarmReads):
             taken = reads.taken
-            self._taken = epoch, taken
+            self._taken = epoch, taken, self._zookeeper.session_id
             _log.info("Took over what was followed", topics=len(taken.topics), partitions=len(taken.states))
         self.follow(follows=False)
         await self._stop_watching()
@@ -122,8 +123,8 @@ class WarmStandby:
             return
         await self._stop_watching()
         if self._taken is not None:
-            (epoch, taken), self._taken = self._taken, None
-            await self._compare(epoch, taken)
+            compared, self._taken = self._taken, None
+            await self._compare(*compared)
 
     async def _stop_watching(self) -> None:
         if self._is_watching:
@@ -160,7 +161,7 @@ class WarmStandby:
         if generation == self._generation:
             known.states_read(partitions, znodes)
 
-    async def _compare(self, epoch: ControllerEpoch, taken: TakenOver) -> None:
+    async def _compare(self, epoch: ControllerEpoch, taken: TakenOver, session: int) -> None:
         """Read again what was taken over, slowly, and report what was wrong (D-122)."""
         if await self._follows_within(COMPARISON_DELAY_S):
             return
@@ -169,6 +170,9 @@ class WarmStandby:
         for start in range(0, len(keys), READS_AT_ONCE):
             some = keys[start : start + READS_AT_ONCE]
             znodes = await self._zookeeper.get_many([path_of(key) for key in some])
+            if session != self._zookeeper.session_id:
+                # ZooKeeper may have been restored from a backup, which has the zxids of changes that are undone.
+                return
             wrong += [path_of(key) for key, znode in zip(some, znodes, strict=True) if taken.differs(key, znode)]
             if await self._follows_within(COMPARISON_PAUSE_S):
                 return

@@ -277,6 +277,27 @@ def lose_subtree_watches(server: SimulatedZooKeeper) -> None:
 
 
 @pytest.mark.rule("D-122")
+def test_nothing_is_compared_in_another_session() -> None:
+    """A restored ZooKeeper has lower zxids, so that what is older there would look like a mistake."""
+
+    async def test() -> None:
+        standby = Standby()
+        await standby.start()
+        await standby.other.multi(creation("a", 1))
+        backup = standby.server.tree.copy()
+        await standby.other.multi([SetData(state_path(TopicPartition("a", 0)), state(2, 1))])
+        await standby.until_warm()
+        await standby.take_over()
+        standby.server.restore(backup, 6)
+        await standby.is_over.wait()
+        await standby.client.start_session()
+        await asyncio.sleep(COMPARISON_DELAY_S + 10)
+        assert standby.differences == []
+
+    run(test())
+
+
+@pytest.mark.rule("D-122")
 def test_it_stops_following_and_comparing_as_the_candidate_does() -> None:
     async def test() -> None:
         standby = Standby()

@@ -12,13 +12,16 @@ from cluster.zookeeper.armed_watches import MAX_REQUEST_BYTES, Watches, chunks_b
 from cluster.zookeeper.kazoo_requests import (
     GET_CHILDREN,
     GET_DATA,
+    AddWatch,
     ErrorAnswer,
     Exists,
     GetChildren,
     GetData,
     Multi,
     MultiRead,
+    RemoveWatches,
     SetWatches,
+    SetWatches2,
 )
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, Stat, WatchKind, ZkError, Znode
 
@@ -188,3 +191,50 @@ def test_a_server_before_3_9_answers_creates_without_their_stat() -> None:
         OpResult(ZkError.OK, "/bb1795413756151382834"),
         OpResult(ZkError.OK, stat=stat),
     ]
+
+
+def below(path: str) -> Watches:
+    """Watches with one of a subtree."""
+    watches = Watches()
+    watches.answered(AddWatch(path), None)
+    return watches
+
+
+def test_an_event_below_a_watched_subtree_uses_up_no_watch_that_is_not_there() -> None:
+    watches = below("/t")
+    assert watches.is_in_subtree("/t/a/b")
+    assert not watches.is_in_subtree("/tt")
+    for kind in (WatchKind.CREATED, WatchKind.CHANGED, WatchKind.DELETED):
+        assert not watches.fired("/t/a", kind, nothing_else)
+    watches.answered(SetWatches(0, data=["/t/a"]), None)
+    assert watches.data == {"/t/a"}
+    assert watches.fired("/t/a", WatchKind.CHANGED, nothing_else)
+    assert watches.data == set()
+    watches.children.add("/t/a")
+    assert not watches.fired("/t/a", WatchKind.CHANGED, nothing_else)
+    assert watches.fired("/t/a", WatchKind.DELETED, nothing_else)
+    assert watches.children == set()
+
+
+def test_an_event_while_a_watch_is_being_armed_below_a_subtree_counts_for_both() -> None:
+    """It may be that of either, so it is passed on, and the watch is taken for armed."""
+    watches = below("/t")
+    assert watches.fired("/t/a", WatchKind.CHANGED, lambda path: path == "/t/a")
+    watches.answered(SetWatches(0, data=["/t/a"]), None)
+    assert watches.data == {"/t/a"}
+    # The deletion that the arming of a missing znode reports is no news; then it was created, with the watch in place.
+    assert not watches.fired("/t/b", WatchKind.DELETED, lambda _: True)
+    assert watches.fired("/t/b", WatchKind.CREATED, lambda _: True)
+    watches.answered(SetWatches(0, data=["/t/b"]), None)
+    assert "/t/b" in watches.data
+
+
+def test_watched_subtrees_are_restored_in_a_request_of_their_own() -> None:
+    watches = below("/t")
+    watches.data.add("/t/a")
+    first, second = watches.requests(7)
+    assert isinstance(first, SetWatches)
+    assert isinstance(second, SetWatches2)
+    assert second.serialize() == (b"\0\0\0\0\0\0\0\7" + b"\0\0\0\0" * 4 + b"\0\0\0\1" + b"\0\0\0\2/t")
+    watches.answered(RemoveWatches("/t"), None)
+    assert [type(request) for request in watches.requests(7)] == [SetWatches]
