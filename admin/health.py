@@ -80,6 +80,7 @@ class Trouble(StrEnum):
     FAILED_LOG_DIRECTORY = "failed_log_directory", Severity.CRITICAL
     FULL_LOG_DIRECTORY = "full_log_directory", Severity.CRITICAL
     UNFIT_CONTROLLER = "unfit_controller", Severity.WARNING
+    STANDBY_DIFFERED = "standby_differed", Severity.WARNING
     MALFORMED_ZNODE = "malformed_znode", Severity.WARNING
     OPEN_ZNODE = "open_znode", Severity.WARNING
     TOPIC_ID_CONFLICT = "topic_id_conflict", Severity.WARNING

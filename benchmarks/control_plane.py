@@ -31,6 +31,7 @@ from cluster.zookeeper.port import Create, Delete, Stat, ZooKeeper
 from deploy.local.zookeeper import ServerSettings
 
 CONTROLLER_ID = 1001
+STANDBY_ID = 1002
 BROKERS = tuple(BrokerId(broker) for broker in range(1, 6))
 VICTIM = BROKERS[2]
 REPLICATION_FACTOR = 3
@@ -45,6 +46,8 @@ DEADLINE_S = 300.0
 
 ROUND_TRIPS = "klamm_zookeeper_client_roundtrips_total"
 REQUESTS = "klamm_zookeeper_client_requests_total"
+KNOWN_PARTITIONS = "klamm_controller_standby_knownpartitions"
+UNREAD_ZNODES = "klamm_controller_standby_unreadznodes"
 
 
 class DifferenceError(Exception):
@@ -99,27 +102,41 @@ async def measure_round(connect: str, shape: Shape, directory: Path) -> dict[str
     zookeeper = KazooZooKeeper(connect, session_timeout_ms=30_000, connection_timeout_ms=30_000)
     zookeeper.listen(lambda event: None)
     controller = ControllerProcess(CONTROLLER_ID, connect, directory)
+    standby = ControllerProcess(STANDBY_ID, connect, directory)
     stubs = StubProcesses(connect, shape.brokers, STUB_PROCESSES)
     try:
         await zookeeper.start_session()
         await populate(zookeeper, shape)
         await stubs.start()
-        return await Round(zookeeper, controller, stubs, shape).measure()
+        return await Round(zookeeper, (controller, standby), stubs, shape).measure()
     finally:
         controller.kill()
+        standby.kill()
         await stubs.stop()
         await zookeeper.close()
 
 
 class Round:
-    """One populated cluster with its agents; the controller process is not started yet."""
+    """One populated cluster with its agents; the controller processes are not started yet."""
 
-    def __init__(self, zookeeper: ZooKeeper, controller: ControllerProcess, stubs: StubProcesses, shape: Shape) -> None:
-        self._zookeeper, self._controller, self._stubs, self._shape = zookeeper, controller, stubs, shape
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        controllers: tuple[ControllerProcess, ControllerProcess],
+        stubs: StubProcesses,
+        shape: Shape,
+    ) -> None:
+        self._zookeeper, self._stubs, self._shape = zookeeper, stubs, shape
+        self._controller, self._standby = controllers
         self._counted: dict[str, float] = {}
 
     async def measure(self) -> dict[str, CaseRun]:
         found = {"failover": await self._failover(self._start_controller)}
+        standby = await self._warm_standby()
+        found["failover-standby"] = await self._failover(self._kill_controller)
+        found["failover-standby"] = replace(
+            found["failover-standby"], phases=found["failover-standby"].phases | standby
+        )
         found["failover-warm"] = await self._failover(self._resign_controller)
         moved, shrunk = await self._agent_death()
         found["agent-death-leaders-moved"] = moved
@@ -132,6 +149,30 @@ class Round:
 
     async def _start_controller(self) -> None:
         self._controller.start()
+
+    async def _warm_standby(self) -> dict[str, float]:
+        """Start the second controller and wait until it knows every partition; how long that took and cost."""
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        self._standby.start()
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                self._standby.check_alive()
+                try:
+                    metrics = await self._standby.metrics()
+                except OSError:
+                    metrics = {}
+                if metrics.get(KNOWN_PARTITIONS) == self._shape.partitions and not metrics.get(UNREAD_ZNODES):
+                    break
+                await asyncio.sleep(POLL_S)
+        self._counted = {name: metrics.get(name, 0.0) for name in (ROUND_TRIPS, REQUESTS)}
+        return {"standby warm after": (loop.time() - since) * 1000, "its CPU": self._standby.cpu_ms()}
+
+    async def _kill_controller(self) -> None:
+        """End the active controller as with SIGKILL; its session, which would last, gives `/controller` up now."""
+        self._controller.kill()
+        self._controller, self._standby = self._standby, self._controller
+        await self._zookeeper.multi([Delete(CONTROLLER)])
 
     async def _resign_controller(self) -> None:
         await self._zookeeper.multi([Delete(CONTROLLER)])

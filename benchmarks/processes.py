@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import urllib.request
@@ -81,6 +82,15 @@ class ControllerProcess:
             return None
         kilobytes = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(kilobytes) * 1024
+
+    def cpu_ms(self) -> float:
+        """CPU time that the process has used, in ms; 0 if /proc does not have it."""
+        assert self._process is not None, "not started"
+        stat = Path(f"/proc/{self._process.pid}/stat")
+        if not stat.exists():
+            return 0.0
+        user, system = stat.read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) * 1000 / os.sysconf("SC_CLK_TCK")
 
     async def metrics(self) -> dict[str, float]:
         """Every sample without labels, by metric name."""

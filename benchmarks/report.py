@@ -28,6 +28,7 @@ KAFKA_MS = {
 FLOOR_US_PER_PARTITION = {
     "failover": 15.5,
     "failover-warm": 15.5,
+    "failover-standby": 15.5,
     "agent-death-leaders-moved": 6.6,
     "agent-death-isr-shrunk": 17.0,
 }

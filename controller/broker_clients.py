@@ -84,7 +84,6 @@ async def open_broker_client(
         cleanup.push_async_callback(agents.close)
         return OpenedClient(agents)
     client_id, rules = f"klamm-{config.id}", security.rules
-    authorizers = Authorizers(is_authorised=rules is not None)
     of_active = OF_ACTIVE_CONTROLLER if rules is None else (*OF_ACTIVE_CONTROLLER, *ACL_APIS)
     local = LocalAnswers([answered.key for answered in of_active], config.data[0])
     apis = {c.key: c for c in (*of_active, *config_apis(ControllerId(config.id)))}
@@ -103,7 +102,7 @@ async def open_broker_client(
         live,
         local,
         apis,
-        authorizers,
+        authorizers := Authorizers(is_authorised=rules is not None),
         ClientCertificates(live, config.settings.listener_names),
         threads,
         memory,

@@ -44,6 +44,11 @@ class ControllerConfig(Struct, frozen=True):
         return self.broker_protocol == "kafka"
 
     @property
+    def partitions_followed_max(self) -> int:
+        """The most partitions that this candidate follows while it stands by; 0: none."""
+        return self.settings.klamm_standby_max_partitions if self.settings.klamm_standby_warm else 0
+
+    @property
     def authenticates_to_brokers(self) -> bool:
         """Whether this process has credentials for listeners of Apache Kafka's brokers with SASL."""
         return self.settings.sasl_mechanism_inter_broker_protocol is not None

@@ -39,6 +39,7 @@ from controller.mutation_quotas import MutationQuotas
 from controller.ports import BrokerClient
 from controller.request_events import RequestEvent
 from controller.session_keeper import ControllerSessionKeeper
+from controller.warm_standby import WarmStandby
 from controller.watched_znodes import event_of_watch
 from state_log.head_publisher import HeadPublisher
 from state_log.record import Cause, StateChangeLog
@@ -107,6 +108,8 @@ class Controller:
         self.is_connected = False
         """Whether there is a connection to ZooKeeper, by the last that its client reported."""
         self.fitness = Fitness(zookeeper, config, self.election)
+        self.standby = WarmStandby(zookeeper, config.partitions_followed_max, self.events.put)
+        self.metrics.show_standby(self.standby.known)
         self._pauses = ElectionPauses()
         self._refused_epochs = RefusedEpochs()
 
@@ -138,6 +141,7 @@ class Controller:
             self._tasks.start(self._session.run(), name="session keeper")
             self._tasks.start(self._config_listener.changes.run(), name="config listener")
             self._tasks.start(self._head_publisher.run(), name="state-change log head")
+            self._tasks.start(self.standby.run(), name="warm standby")
             await stop.wait()
             self.events.clear_and_put(events.ShutdownEventLoop())
             _, late = await asyncio.wait([loop], timeout=SHUTDOWN_TIMEOUT_S)
@@ -174,8 +178,8 @@ class Controller:
                     await self._elect(cause)
             case events.ControllerEpochChange():
                 await self._check_epoch(cause)
-            case events.ControllerEpochRefused():
-                await self._refused(event, cause)
+            case events.ControllerEpochRefused() | events.StandbyDiffered():
+                await self._called_in_question(event, cause)
             case events.Expire():
                 self.registered.clear()
                 self.election.forget()
@@ -215,6 +219,15 @@ class Controller:
             self._active.cause = cause
             await self.resign_if_moved()
 
+    async def _called_in_question(
+        self, event: events.ControllerEpochRefused | events.StandbyDiffered, cause: Cause
+    ) -> None:
+        """Be elected again if the controller concerned is still active and must not continue as it is."""
+        if isinstance(event, events.ControllerEpochRefused):
+            await self._refused(event, cause)
+        else:
+            await self._standby_differed(event, cause)
+
     async def _refused(self, event: events.ControllerEpochRefused, cause: Cause) -> None:
         """Be elected above the epoch that a broker knows, if it is a later one, and nobody else was elected (D-94)."""
         if self._active is None or event.epoch != self._active.epoch:
@@ -231,6 +244,13 @@ class Controller:
             self.election.epoch.known = known
             self._refused_epochs.elected(now)
             _log.warning("A broker knows a later epoch", broker=event.broker, epoch=event.epoch, named=event.named)
+            await self._elect_again(cause)
+
+    async def _standby_differed(self, event: events.StandbyDiffered, cause: Cause) -> None:
+        """Be elected again, which reads everything: what was taken over was wrong, which is a defect (D-122)."""
+        _log.error("What this standby followed differed from ZooKeeper", count=len(event.paths), first=event.paths[0])
+        self.standby.differed(event)
+        if self._active is not None and self._active.epoch == event.epoch:
             await self._elect_again(cause)
 
     async def _elect_again(self, cause: Cause) -> None:
@@ -273,6 +293,7 @@ class Controller:
     def after_event(self) -> None:
         """Show what the event has changed, and let waiting callers and watchers know."""
         active = self._active
+        self.standby.follow(active is None and self.registered.is_set() and not self.election.gives_way)
         self._show_active_controller()
         self.metrics.show(None if active is None else active.context)
         if active is not None:
@@ -342,7 +363,7 @@ class Controller:
         self._active.cause = cause
         self._show_active_controller()
         try:
-            await activate(self._active)
+            await activate(self._active, self.standby)
         except OutrankedError as error:
             _log.warning("Elected under an epoch that was used before", controller_epoch=elected.epoch, why=str(error))
             self.election.epoch.lost(error.epoch)
@@ -371,6 +392,7 @@ class Controller:
     def _on_zookeeper(self, notification: WatchEvent | SessionEvent) -> None:
         if isinstance(notification, SessionEvent):
             self.is_connected = notification.state is SessionState.CONNECTED
+            self.standby.session_changed(notification.state)
             if notification.state in {SessionState.EXPIRED, SessionState.AUTH_FAILED}:
                 # No event queued under the old session may run under the new one (EL-20).
                 self.events.clear_and_put(events.Expire())

@@ -94,6 +94,11 @@ class ControllerElection:
         return self.step in {Step.CREATE, Step.REPLACE}
 
     @property
+    def gives_way(self) -> bool:
+        """Whether `/controller` is left to Kafka's brokers, by the last read."""
+        return self._seen is not None and self._seen.candidate.gives_way
+
+    @property
     def takes_from_broker(self) -> bool:
         """Whether it is to take `/controller` from a Kafka broker, by the last read."""
         return self._seen is not None and self._seen.is_of_broker

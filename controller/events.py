@@ -58,6 +58,13 @@ class ControllerEpochRefused(Event, frozen=True):
     named: ControllerEpoch
 
 
+class StandbyDiffered(Event, frozen=True):
+    """What the controller of `epoch` took over from its time as a standby was not what ZooKeeper had at these paths."""
+
+    epoch: ControllerEpoch
+    paths: tuple[str, ...]
+
+
 class Reelect(Event, frozen=True):
     """`/controller` was deleted."""
 
@@ -213,6 +220,7 @@ STATES: Final = {
     ControllerChange: ControllerState.CONTROLLER_CHANGE,
     ControllerEpochChange: ControllerState.CONTROLLER_CHANGE,
     ControllerEpochRefused: ControllerState.CONTROLLER_CHANGE,
+    StandbyDiffered: ControllerState.CONTROLLER_CHANGE,
     Reelect: ControllerState.CONTROLLER_CHANGE,
     RegisterAndReelect: ControllerState.CONTROLLER_CHANGE,
     Expire: ControllerState.CONTROLLER_CHANGE,

@@ -15,6 +15,7 @@ from cluster.model.state_machines import ReplicaState
 from controller.context.controller_context import ControllerContext
 from controller.context.since import AddedSince
 from controller.controller_state import TIMER_OF_STATE, ControllerState
+from controller.known_partitions import KnownPartitions
 
 DOMAIN: Final = "kafka.controller"
 _OWN_DOMAIN: Final = "klamm.controller"
@@ -100,6 +101,11 @@ class ControllerMetrics:
         self.registry.readings(*_OLDEST_EVENT, age(lambda: self.oldest_event_at))
         show("TopicDeletion", lambda: self._deletions)
         show("PartitionReassignment", lambda: self._reassignments)
+
+    def show_standby(self, known: KnownPartitions) -> None:
+        """Show from now on how much of the cluster is known while this candidate stands by."""
+        self.registry.readings(_OWN_DOMAIN, "Standby", "KnownPartitions", lambda: [({}, len(known.states))])
+        self.registry.readings(_OWN_DOMAIN, "Standby", "UnreadZnodes", lambda: [({}, known.unread)])
 
     def remove_event_loop(self) -> None:
         """Remove the metrics of the event loop (EV-7)."""

@@ -45,6 +45,7 @@ from controller.handlers.malformed_znode_findings import malformed_of, znode_fin
 from controller.request_events import ControllerApi, RequestEvent
 
 UNFIT_CONTROLLER: Final = "unfit_controller"
+STANDBY_DIFFERED: Final = "standby_differed"
 REDIRECT_TIMEOUT_S: Final = 2
 """Timeout for a standby to find the active controller, before it refuses without an address."""
 
@@ -269,7 +270,7 @@ class ControllerNode:
         of_process = few_open_files_left(f"controller {self._controller.config.id}")
         problems = {} if self._rules is None else self._rules.problems
         of_rules = (znode_finding(path, "; ".join(whys)) for path, whys in problems.items())
-        return replace(found, findings=(*of_process, *of_rules, *found.findings))
+        return replace(found, findings=(*of_process, *of_rules, *self._standby_differed(), *found.findings))
 
     async def _of_cluster(self, request: DescribeFindingsRequest) -> DescribeFindingsResponse:
         try:
@@ -288,6 +289,15 @@ class ControllerNode:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER) from None
         of_znodes = (znode_finding(path, why) for path, why in found.items())
         return DescribeFindingsResponse((*self._own_unfitness(), *of_znodes))
+
+    def _standby_differed(self) -> tuple[Finding, ...]:
+        where, own_id = self._controller.standby.difference, self._controller.config.id
+        detail = (
+            f"controller {own_id} took over what it had followed as a standby, which differed from ZooKeeper in "
+            f"{where}; it has read everything since, and follows no more until it is restarted; this is a defect of "
+            "klamm: report it with the archive of klamm bundle"
+        )
+        return (Finding(STANDBY_DIFFERED, detail),) if where else ()
 
     def _own_unfitness(self) -> tuple[Finding, ...]:
         why, own_id = self._controller.fitness.why, self._controller.config.id

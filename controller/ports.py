@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from cluster.model.broker import Broker, BrokerId
+from cluster.model.partition import LeaderAndIsr, TopicAssignment, TopicPartition
 from cluster.requests.control import ControlRequest, ControlResponse
 from cluster.requests.recovery import DescribeReplicasResponse
 from cluster.zookeeper.port import Znode
@@ -60,6 +61,18 @@ class RequestChannels(Protocol):
 
     def states(self) -> Mapping[BrokerId, ChannelState]:
         """Report what each broker refuses, and for how long it has not responded."""
+        ...
+
+
+class PartitionReads(Protocol):
+    """Where a new controller has the topics and the states of their partitions from."""
+
+    async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
+        """The topics as ZooKeeper has them, with a watch on each; missing and malformed ones are omitted."""
+        ...
+
+    async def read_states(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr]:
+        """Leadership of the partitions that have a valid state znode, in their order."""
         ...
 
 

@@ -7,7 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from cluster.zookeeper.port import Create, Delete, Listener, Op, OpResult, Stat, WatchEvent, WatchKind, Znode
+from cluster.zookeeper.port import (
+    Create,
+    Delete,
+    Listener,
+    Op,
+    OpResult,
+    Stat,
+    SubtreeListener,
+    WatchEvent,
+    WatchKind,
+    Znode,
+)
 from cluster.zookeeper.znode_tree import SEQUENCE_DIGITS, SessionIdentity, SessionWatches, ZnodeTree, parent_of
 from controller.ports import ZooKeeperReads
 
@@ -85,6 +96,15 @@ class RehearsalZooKeeper:
             self._watches.data.update(paths)
         await self._read(paths)
         return [self._tree.get(path) if path in self._changed else self._real[path] for path in paths]
+
+    async def watch_many(self, paths: Sequence[str]) -> None:
+        self._watches.data.update(paths)
+
+    async def watch_subtree(self, path: str, listener: SubtreeListener) -> bool:
+        raise AssertionError("a rehearsal follows nothing")
+
+    async def unwatch_subtree(self, path: str) -> None:
+        raise AssertionError("a rehearsal follows nothing")
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         await self._place(paths)

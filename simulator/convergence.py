@@ -51,6 +51,13 @@ def check_context(context: ControllerContext) -> None:
         raise violated("INV-10", f"{sorted(context.deletions.queued)} are to be deleted")
 
 
+def check_standbys(cluster: SimulatedCluster) -> None:
+    """Check that no controller took over anything that ZooKeeper did not have. Raises ViolationError."""
+    for node in cluster.controllers.values():
+        if node.controller is not None and node.controller.standby.difference:
+            raise violated("D-122", f"{node.name} took over what differs in {node.controller.standby.difference}")
+
+
 def check_gauges(cluster: SimulatedCluster) -> None:
     """Check the gauges of the active controller and of every agent against a recount. Raises ViolationError."""
     active = cluster.active_controller()

@@ -25,6 +25,9 @@ class ClientEnd(Protocol):
     def send_event(self, event: WatchEvent) -> None:
         """Send a watch event, after everything sent before."""
 
+    def send_subtree_event(self, event: WatchEvent) -> None:
+        """Send the event of a subtree's watch, after everything sent before."""
+
     def hang_up(self, session: "ServerSession") -> None:
         """Close the session's connection, after everything sent before."""
 
@@ -42,6 +45,8 @@ class SimulatedZooKeeper:
     def __init__(self, random: Random, *, latency_seconds: tuple[float, float] = (0.0002, 0.003)) -> None:
         self.tree = ZnodeTree()
         self.is_reachable = True
+        self.knows_subtree_watches = True
+        """As from ZooKeeper 3.6 on."""
         self._random, self._latency = random, latency_seconds
         self.write_observers: list[WriteObserver] = []
         self._sessions: dict[int, ServerSession] = {}
@@ -140,9 +145,20 @@ class ServerSession:
         self.is_alive = False
 
     def notify(self, change: WatchEvent) -> None:
-        """Send the event if this session has an armed watch for it, and remove the watch."""
+        """Send the event if this session has a watch for it; a watch of one znode is removed."""
         if self.watches.fire(change):
             self.client.send_event(change)
+        if self.watches.is_of_subtree(change):
+            self.client.send_subtree_event(change)
+
+    def watch_data(self, paths: Iterable[str]) -> None:
+        self.watches.data.update(path for path in paths if path in self.server.tree.znodes)
+
+    def watch_subtree(self, path: str) -> None:
+        self.watches.subtrees.add(path)
+
+    def unwatch_subtree(self, path: str) -> None:
+        self.watches.subtrees.discard(path)
 
     def exists(self, path: str, watch: bool) -> Stat | None:
         self._check_readable(path)

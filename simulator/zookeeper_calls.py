@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cluster.model.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperAccessError
 from cluster.zookeeper.acl import Access
-from cluster.zookeeper.port import WatchEvent, WatchKind
+from cluster.zookeeper.port import SubtreeListener, WatchEvent, WatchKind
 from simulator.zookeeper import ServerSession
 
 READS_PER_REQUEST: Final = 1000
@@ -94,6 +94,7 @@ class ClientWatches:
         self.data: set[str] = set()
         self.exists: set[str] = set()
         self.children: set[str] = set()
+        self.subtrees: dict[str, SubtreeListener] = {}
         self.since_zxid = 0
 
     def left_on(self, path: str, *, is_absent: bool) -> None:

@@ -13,8 +13,19 @@ from msgspec import structs
 
 from cluster.model.errors import ZooKeeperUnreachableError
 from cluster.zookeeper.chroot import Chroot
-from cluster.zookeeper.port import Create, Listener, Op, OpResult, SessionEvent, SessionState, Stat, WatchEvent, Znode
-from cluster.zookeeper.znode_tree import SessionIdentity
+from cluster.zookeeper.port import (
+    Create,
+    Listener,
+    Op,
+    OpResult,
+    SessionEvent,
+    SessionState,
+    Stat,
+    SubtreeListener,
+    WatchEvent,
+    Znode,
+)
+from cluster.zookeeper.znode_tree import SessionIdentity, is_at_or_below
 from simulator.virtual_time_loop import OUTSIDE, Process, virtual_loop
 from simulator.zookeeper import ServerSession, SimulatedConnection, SimulatedZooKeeper
 from simulator.zookeeper_calls import CallQueue, ClientWatches, PendingCall, in_requests, list_children, list_open
@@ -139,6 +150,30 @@ class SimulatedZooKeeperClient:
         parts = await self._ask([self._read_call(chunk, watch) for chunk in in_requests(absolute)])
         return [znode for part in parts for znode in part]
 
+    async def watch_many(self, paths: Sequence[str]) -> None:
+        absolute = [self._chroot.absolute(path) for path in paths]
+
+        def remember(_: object) -> None:
+            self._watches.data.update(absolute)
+
+        await self._ask([PendingCall(lambda session: session.watch_data(absolute), remember)])
+
+    async def watch_subtree(self, path: str, listener: SubtreeListener) -> bool:
+        if not self._server.knows_subtree_watches:
+            return False
+        absolute = self._chroot.absolute(path)
+
+        def remember(_: object) -> None:
+            self._watches.subtrees[absolute] = listener
+
+        await self._ask([PendingCall(lambda session: session.watch_subtree(absolute), remember)])
+        return True
+
+    async def unwatch_subtree(self, path: str) -> None:
+        absolute = self._chroot.absolute(path)
+        if self._watches.subtrees.pop(absolute, None) is not None:
+            await self._ask([PendingCall(lambda session: session.unwatch_subtree(absolute))])
+
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         absolute = [self._chroot.absolute(path) for path in paths]
         calls = [PendingCall(partial(list_children, paths=chunk)) for chunk in in_requests(absolute)]
@@ -230,6 +265,9 @@ class SimulatedZooKeeperClient:
     def send_event(self, event: WatchEvent) -> None:
         self._down.send(self._receive, self._on_watch_event, event)
 
+    def send_subtree_event(self, event: WatchEvent) -> None:
+        self._down.send(self._receive, self._on_subtree_event, event)
+
     def hang_up(self, session: ServerSession) -> None:
         self._down.send(self._receive, self._on_hung_up, session)
 
@@ -277,6 +315,8 @@ class SimulatedZooKeeperClient:
         self._keep_alive(session)
         self._down.send(self._receive, self._on_connected, session)
         watches = self._watches
+        for path in watches.subtrees:
+            session.watch_subtree(path)
         session.watch_again(watches.data, watches.exists, watches.children, watches.since_zxid)
 
     def _keep_alive(self, session: ServerSession) -> None:
@@ -302,6 +342,12 @@ class SimulatedZooKeeperClient:
     def _on_watch_event(self, event: WatchEvent) -> None:
         self._watches.fired(event)
         self._tell(WatchEvent(self._chroot.relative(event.path), event.kind))
+
+    def _on_subtree_event(self, event: WatchEvent) -> None:
+        for root, listener in self._watches.subtrees.items():
+            if is_at_or_below(event.path, root):
+                change = WatchEvent(self._chroot.relative(event.path), event.kind)
+                asyncio.get_running_loop().call_soon(listener, change, context=self._process.context)
 
     def _read_call(self, paths: Sequence[str], watch: bool) -> PendingCall:
         def remember(znodes: list[Znode | None]) -> None:

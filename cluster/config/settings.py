@@ -413,6 +413,17 @@ class _KlammKeys(Keys):
     """How many controllers there are to be: with fewer, `klamm cluster health` has an issue. 0: two, if there were ever
     more than one. Set it to 1 where one is meant to be enough.
     """
+    klamm_failover_elect_first: bool = False
+    """Whether a controller that takes over elects leaders first for partitions whose leader is gone, and then takes
+    replicas on brokers that are gone out of ISRs: such partitions are led sooner, under a leader epoch that is one
+    lower. Kafka does it the other way round.
+    """
+    klamm_standby_warm: bool = True
+    """Whether a controller that is not active follows the topics and partitions in ZooKeeper, so that it does not have
+    to read them once it takes over. Needs ZooKeeper 3.6.
+    """
+    klamm_standby_max_partitions: Positive = 1_000_000
+    """With more partitions a controller that is not active does not follow them, to save its memory."""
     klamm_log_scrub_bytes_per_second: NotNegative = 4_194_304
     """How fast a broker verifies the checksums of its stored batches in the background; 0: not at all."""
     klamm_log_scrub_interval_ms: Positive = 604_800_000

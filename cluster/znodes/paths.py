@@ -10,6 +10,7 @@ from cluster.model.partition import TopicPartition
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CONTROLLERS_IDS: Final = "/controllers/ids"
+BROKERS: Final = "/brokers"
 BROKERS_IDS: Final = "/brokers/ids"
 BROKERS_TOPICS: Final = "/brokers/topics"
 BROKERS_SEQID: Final = "/brokers/seqid"

@@ -21,12 +21,15 @@ from cluster.tls.live import LiveMaterial
 from cluster.zookeeper.acl import is_open
 from cluster.zookeeper.armed_watches import chunks_by_size
 from cluster.zookeeper.chroot import Chroot
+from cluster.zookeeper.kazoo_connection import SubtreeEvent
 from cluster.zookeeper.kazoo_requests import (
     GET_CHILDREN,
     GET_DATA,
     NO_NODE,
+    NO_WATCHER,
     SESSION_EXPIRED,
     UNIMPLEMENTED,
+    AddWatch,
     ErrorAnswer,
     Exists,
     GetAcl,
@@ -35,6 +38,7 @@ from cluster.zookeeper.kazoo_requests import (
     LostAnswer,
     Multi,
     MultiRead,
+    RemoveWatches,
     Request,
     SetWatches,
 )
@@ -49,6 +53,7 @@ from cluster.zookeeper.port import (
     SessionEvent,
     SessionState,
     Stat,
+    SubtreeListener,
     WatchEvent,
     ZkError,
     Znode,
@@ -56,6 +61,7 @@ from cluster.zookeeper.port import (
 )
 from cluster.zookeeper.session_metrics import ClientMetrics, SessionMetrics
 from cluster.zookeeper.tls_probe import refuse_tls
+from cluster.zookeeper.znode_tree import is_at_or_below
 
 READS_PER_REQUEST: Final = 1000
 CLOSE_TIMEOUT_SECONDS: Final = 2.0
@@ -107,6 +113,8 @@ class KazooZooKeeper:
         self._connected: asyncio.Future[None] | None = None
         self._heartbeat: asyncio.TimerHandle | None = None
         self._waiting: dict[Exchange, asyncio.Future[None]] = {}
+        self._subtrees: dict[str, SubtreeListener] = {}
+        """Who is told of changes below each path, which is one with the chroot."""
         self._inbox: deque[tuple[Session, Delivery]] = deque()
         self._is_drain_due = False
         self._server_knows_multi_read = True
@@ -207,6 +215,33 @@ class KazooZooKeeper:
             for request in (*arming, *leaving):
                 answer_of(request)
         return znodes
+
+    async def watch_many(self, paths: Sequence[str]) -> None:
+        absolute = [self._chroot.absolute(path) for path in paths]
+        requests = [SetWatches(_NO_HISTORY, data=chunk) for chunk in chunks_by_size(absolute)]
+        await self._exchange(requests)
+        for request in requests:
+            answer_of(request)
+
+    async def watch_subtree(self, path: str, listener: SubtreeListener) -> bool:
+        request = AddWatch(self._chroot.absolute(path))
+        self._subtrees[request.path] = listener
+        await self._exchange([request])
+        outcome = request.outcome
+        if isinstance(outcome, ErrorAnswer | Exception):
+            self._subtrees.pop(request.path, None)
+        if isinstance(outcome, ErrorAnswer) and outcome.code == UNIMPLEMENTED:
+            return False
+        answer_of(request, path)
+        return True
+
+    async def unwatch_subtree(self, path: str) -> None:
+        request = RemoveWatches(self._chroot.absolute(path))
+        if self._subtrees.pop(request.path, None) is None:
+            return
+        await self._exchange([request])
+        if not (isinstance(request.outcome, ErrorAnswer) and request.outcome.code == NO_WATCHER):
+            answer_of(request, path)
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         return await self._read_many(paths, GET_CHILDREN, lambda path: GetChildren(path, watch=False), [])
@@ -312,6 +347,8 @@ class KazooZooKeeper:
                     self._complete(delivery)
                 case WatchEvent():
                     self._tell(WatchEvent(self._chroot.relative(delivery.path), delivery.kind))
+                case SubtreeEvent():
+                    self._tell_of_subtree(delivery.change)
                 case SessionEvent():
                     self._on_session_event(delivery)
 
@@ -331,6 +368,11 @@ class KazooZooKeeper:
         assert self._listener is not None, "sessions start with a listener"
         # Not called directly: an exchange completed before wakes its task through the same queue.
         self._loop.call_soon(self._listener, event)
+
+    def _tell_of_subtree(self, change: WatchEvent) -> None:
+        for root, listener in self._subtrees.items():
+            if is_at_or_below(change.path, root):
+                self._loop.call_soon(listener, WatchEvent(self._chroot.relative(change.path), change.kind))
 
     def _complete(self, exchange: Exchange) -> None:
         if self._metrics is not None:
@@ -362,6 +404,7 @@ class KazooZooKeeper:
         """Release the connection, threads and heartbeat of the previous session."""
         self._zxid_before = self.last_zxid
         session, self._session = self._session, None
+        self._subtrees.clear()
         if self._heartbeat is not None:
             self._heartbeat.cancel()
             self._heartbeat = None

@@ -14,11 +14,21 @@ from kazoo.exceptions import AuthFailedError, ConnectionDropped, SessionExpiredE
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import CLOSE_RESPONSE, PING_XID, ConnectionHandler
 from kazoo.protocol.serialization import SASL, Close, Ping, Watch
+from msgspec import Struct
 from puresasl import SASLError, SASLProtocolException
 from puresasl.client import SASLClient
 
 from cluster.zookeeper.armed_watches import Watches
-from cluster.zookeeper.kazoo_requests import NO_NODE, UNIMPLEMENTED, ErrorAnswer, Request
+from cluster.zookeeper.kazoo_requests import (
+    NO_NODE,
+    NO_WATCHER,
+    UNIMPLEMENTED,
+    ErrorAnswer,
+    Exists,
+    GetChildren,
+    Request,
+    SetWatches,
+)
 from cluster.zookeeper.kazoo_tls import TlsSockets
 from cluster.zookeeper.port import WatchEvent, WatchKind
 
@@ -33,6 +43,12 @@ ATTEMPTS_MIN: Final = 2
 """The number of connection attempts within a session timeout, even with one address: its server may be starting."""
 
 _EVENT_KINDS: Final = {1: WatchKind.CREATED, 2: WatchKind.DELETED, 3: WatchKind.CHANGED, 4: WatchKind.CHILDREN}
+
+
+class SubtreeEvent(Struct, frozen=True, gc=False):
+    """A znode in a watched subtree has changed."""
+
+    change: WatchEvent
 
 
 class _NotYetError(Exception):
@@ -54,7 +70,7 @@ class ConnectionOwner(Protocol):
 
     def count_down(self, exchange: Any) -> None: ...
 
-    def deliver(self, delivery: WatchEvent) -> None: ...
+    def deliver(self, delivery: Any) -> None: ...
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is not typed.
@@ -263,7 +279,7 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
             client.last_zxid = header.zxid
         request.answered_at = monotonic()
         request.outcome = ErrorAnswer(header.err) if header.err else _decode(request, buffer, offset)
-        if not header.err or header.err == NO_NODE:
+        if not header.err or header.err in {NO_NODE, NO_WATCHER}:
             client.watches.answered(request, request.outcome)
         client.count_down(completion.exchange)
         return None
@@ -285,8 +301,19 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         event, _ = Watch.deserialize(buffer, offset)
         kind = _EVENT_KINDS[event.type]
-        if self.client.watches.fired(event.path, kind):
-            self.client.deliver(WatchEvent(event.path, kind))
+        watches = self.client.watches
+        change = WatchEvent(event.path, kind)
+        if watches.fired(event.path, kind, self._is_being_armed):
+            self.client.deliver(change)
+        if kind is not WatchKind.CHILDREN and watches.is_in_subtree(event.path):
+            self.client.deliver(SubtreeEvent(change))
+
+    def _is_being_armed(self, path: str) -> bool:
+        """Whether a request that was sent and not answered arms a watch of one znode on this path."""
+        requests = [request for request, completion, _ in self.client._pending if completion is not None]
+        armed_here = (r.watched for r in requests if isinstance(r, Exists | GetChildren))
+        armed_many = (paths for r in requests if isinstance(r, SetWatches) for paths in (r.data, r.exists))
+        return any(path in paths for paths in (*armed_here, *armed_many))
 
 
 def _decode(request: Request, buffer: bytes, offset: int) -> Any:

@@ -22,16 +22,20 @@ GET_DATA: Final = 4
 SET_DATA: Final = 5
 GET_CHILDREN: Final = 8
 CHECK: Final = 13
+REMOVE_WATCHES: Final = 18
 MULTI: Final = 14
 CREATE_WITH_STAT: Final = 15
 MULTI_READ: Final = 22
 SET_WATCHES: Final = 101
+SET_WATCHES_2: Final = 105
+ADD_WATCH: Final = 106
 DELETE: Final = 2
 ERROR: Final = -1
 
 NO_NODE: Final = int(ZkError.NO_NODE)
 UNIMPLEMENTED: Final = -6
 SESSION_EXPIRED: Final = -112
+NO_WATCHER: Final = -121
 
 _INT: Final = struct.Struct("!i")
 _LONG: Final = struct.Struct("!q")
@@ -42,6 +46,8 @@ _STAT: Final = struct.Struct("!qqqqi8xq4xi8x")
 _STAT_SIZE: Final = _STAT.size
 _ACL_VERSION_IN_STAT: Final = 40
 _END_OF_RESULTS: Final = _RESULT_HEADER.pack(-1, True, -1)
+_PERSISTENT_RECURSIVE: Final = 1
+_ANY_KIND: Final = 3
 _EPHEMERAL: Final = 1
 _SEQUENTIAL: Final = 2
 
@@ -268,6 +274,51 @@ class SetWatches(Request):
             parts.extend(map(_string, paths))
         self.data, self.exists, self.children = data, exists, children
         super().__init__(b"".join(parts))
+
+    def deserialize(self, buffer: bytes, offset: int) -> None:
+        return None
+
+
+class AddWatch(Request):
+    """Watches a znode and all below it until it is told not to (since ZooKeeper 3.6). Response: None."""
+
+    type = ADD_WATCH
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(_string(path) + _INT.pack(_PERSISTENT_RECURSIVE))
+
+    def deserialize(self, buffer: bytes, offset: int) -> None:
+        return None
+
+
+class RemoveWatches(Request):
+    """Removes all watches of this connection on one path. Response: None, or ErrorAnswer(NO_WATCHER)."""
+
+    type = REMOVE_WATCHES
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(_string(path) + _INT.pack(_ANY_KIND))
+
+    def deserialize(self, buffer: bytes, offset: int) -> None:
+        return None
+
+
+class SetWatches2(Request):
+    """Restores the watches of `AddWatch` on a new connection; changes made meanwhile are not reported. Response: None.
+
+    It could restore other watches as well, which go by SetWatches, as every server knows that.
+    """
+
+    type = SET_WATCHES_2
+
+    def __init__(self, since_zxid: int, subtrees: Sequence[str]) -> None:
+        # The lists before are those of SetWatches, and of persistent watches on a single znode.
+        empty = _INT.pack(0) * 4
+        super().__init__(b"".join((_LONG.pack(since_zxid), empty, _INT.pack(len(subtrees)), *map(_string, subtrees))))
 
     def deserialize(self, buffer: bytes, offset: int) -> None:
         return None

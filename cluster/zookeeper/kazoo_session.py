@@ -22,7 +22,7 @@ from kazoo.retry import KazooRetry
 
 from cluster.model.errors import SessionExpiredError
 from cluster.zookeeper.armed_watches import Watches
-from cluster.zookeeper.kazoo_connection import KAZOO_LOGGER, Handler, LimitedConnection
+from cluster.zookeeper.kazoo_connection import KAZOO_LOGGER, Handler, LimitedConnection, SubtreeEvent
 from cluster.zookeeper.kazoo_requests import LostAnswer, Request
 from cluster.zookeeper.kazoo_tls import TlsSockets
 from cluster.zookeeper.login import Credentials, Scheme
@@ -40,7 +40,7 @@ class Exchange:
         self.requests, self.missing = requests, len(requests)
 
 
-Delivery = Exchange | WatchEvent | SessionEvent
+Delivery = Exchange | WatchEvent | SubtreeEvent | SessionEvent
 
 
 class Completion:

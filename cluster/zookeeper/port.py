@@ -83,6 +83,10 @@ class SessionEvent(Struct, frozen=True):
 Listener = Callable[[WatchEvent | SessionEvent], None]
 """Called on the event loop, in order. It must only enqueue."""
 
+SubtreeListener = Callable[[WatchEvent], None]
+"""Called like a Listener for each znode that was created, deleted or changed below a watched path, never with CHILDREN.
+"""
+
 
 class Check(Struct, frozen=True, gc=False):
     """Fails the transaction unless the znode has exactly this data version."""
@@ -196,6 +200,24 @@ class ZooKeeper(Protocol):
 
         `watch` arms a data watch on each of them, before the data is read.
         """
+
+    async def watch_many(self, paths: Sequence[str]) -> None:
+        """Arm a data watch on each of these znodes without reading them; one that is missing gets none.
+
+        A change before the response may or may not be reported, and to a listener of the subtree also a missing znode
+        as deleted.
+        """
+
+    async def watch_subtree(self, path: str, listener: SubtreeListener) -> bool:
+        """Report every later change of this znode and of those below it, until `unwatch_subtree` or the session ends.
+
+        Returns False if the server does not know such watches (ZooKeeper before 3.6). Changes before the response, and
+        changes while there is no connection, are not reported: read after it, and again after each CONNECTED. Other
+        watches fire as without it. Do not arm another watch on `path` itself: servers before 3.9 keep one of the two.
+        """
+
+    async def unwatch_subtree(self, path: str) -> None:
+        """Report changes below this path no longer; does nothing if it is not watched."""
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         """List the children of many znodes in few round trips; results in the order of `paths`, None if missing."""

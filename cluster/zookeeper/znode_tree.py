@@ -74,10 +74,11 @@ class StoredZnode(Struct):
 
 
 class SessionWatches:
-    """The watches of one session, on the paths of `data` (which may be missing) and of `children`."""
+    """The watches of one session: on the paths of `data` (which may be missing), of `children`, and on `subtrees`."""
 
     def __init__(self, data: Iterable[str] = (), children: Iterable[str] = ()) -> None:
         self.data, self.children = set(data), set(children)
+        self.subtrees: set[str] = set()
 
     def fire(self, change: WatchEvent) -> bool:
         """Whether a watch is armed for this change; it no longer is afterwards. A deletion triggers both kinds."""
@@ -90,9 +91,15 @@ class SessionWatches:
             self.children.discard(path)
         return armed
 
+    def is_of_subtree(self, change: WatchEvent) -> bool:
+        """Whether the watch of a subtree reports this change."""
+        is_below = any(is_at_or_below(change.path, root) for root in self.subtrees)
+        return is_below and change.kind is not WatchKind.CHILDREN
+
     def clear(self) -> None:
         self.data.clear()
         self.children.clear()
+        self.subtrees.clear()
 
 
 class RefusalError(Exception):
@@ -265,6 +272,11 @@ class _Transaction:
 def _require(condition: bool, otherwise: ZkError) -> None:
     if not condition:
         raise RefusalError(otherwise)
+
+
+def is_at_or_below(path: str, root: str) -> bool:
+    """Whether a path is that of the root or of a znode below it."""
+    return path == root or path.startswith(f"{root.rstrip('/')}/")
 
 
 def parent_of(path: str) -> str:

@@ -4,7 +4,8 @@ The order matters for safety. Watches are armed before the reads they cover. Eve
 written. Notifications are listed before the state they announce is read, and those are deleted. Before they hear
 anything else, brokers delete what they have left of topics that were deleted while they were away. They get
 UpdateMetadata with the live brokers before LeaderAndIsr names leaders to fetch from. Offline replicas are removed from
-ISRs before leaders of leaderless partitions are elected.
+ISRs before leaders of leaderless partitions are elected, or, with `klamm.failover.elect.first`, afterwards, and then
+leaders are elected before anything is sent (docs/decisions/0024).
 Source: Kafka KafkaController.onControllerFailover.
 """
 
@@ -23,7 +24,7 @@ from controller.decisions.controller_epochs import outranking
 from controller.handlers.brokers.broker_changes import admissible_brokers, check_fitness
 from controller.handlers.configs.features import set_up_features
 from controller.handlers.partitions.elections import replica_leader_election
-from controller.handlers.partitions.partition_transitions import start_partition_machine
+from controller.handlers.partitions.partition_transitions import elect_before_sending, start_partition_machine
 from controller.handlers.partitions.replica_transitions import start_replica_machine
 from controller.handlers.reassignment.requests import resume_reassignments
 from controller.handlers.topics.changes import record_assignments
@@ -35,14 +36,18 @@ from controller.handlers.topics.left_replicas import (
     take_over_left_replicas,
 )
 from controller.handlers.topics.topic_ids import record_ids
+from controller.ports import PartitionReads
+from controller.warm_standby import WarmStandby
 
 FIRST_BALANCE_S: Final = 5
 """Delay of the first preferred leader check after a failover, so that brokers can rejoin ISRs first (EP-20)."""
 _log = structlog.stdlib.get_logger()
 
 
-async def activate(active: ActiveController) -> None:
+async def activate(active: ActiveController, standby: WarmStandby) -> None:
     """Run the failover sequence. On any error this candidate cannot be active and must step down (EL-7).
+
+    What the candidate followed as a standby is taken over, instead of being read.
 
     Nothing is written or sent before the cluster is read. Raises UnfitError if this candidate must not govern it,
     OutrankedError if its epoch was used before.
@@ -56,7 +61,7 @@ async def activate(active: ActiveController) -> None:
         *await active.store.list_paths(LOG_DIR_EVENT_NOTIFICATION),
         *await active.store.list_paths(ISR_CHANGE_NOTIFICATION),
     ]
-    topics, states = await _read_partitions(active)
+    topics, states = await _load_partitions(active, standby)
     _check_epoch(active, states)
     await set_up_features(active)
     # What they announce was read after they were listed; those that came later are events.
@@ -72,6 +77,8 @@ async def activate(active: ActiveController) -> None:
     await initialise_deletions(active)
     await keep_undeleted_replicas(active)
     timings.end_phase("Load", clock.time())
+    if active.config.settings.klamm_failover_elect_first:
+        await elect_before_sending(active)
     delete_left_replicas(active, active.context.brokers.registered_ids)
     # A broker that has just started does not know the addresses of the leaders from which LeaderAndIsr has it fetch.
     introduction = active.new_batch()
@@ -109,15 +116,25 @@ async def _load_brokers(active: ActiveController) -> list[RegisteredBroker]:
     return admitted
 
 
+async def _load_partitions(
+    active: ActiveController, standby: WarmStandby
+) -> tuple[dict[str, TopicAssignment], dict[TopicPartition, LeaderAndIsr]]:
+    """Take over what the candidate has followed, and read the rest; it follows no more."""
+    reads = standby.reads(active.store)
+    loaded = await _read_partitions(active, reads)
+    await standby.loaded(active.epoch, reads)
+    return loaded
+
+
 async def _read_partitions(
-    active: ActiveController,
+    active: ActiveController, reads: PartitionReads
 ) -> tuple[dict[str, TopicAssignment], dict[TopicPartition, LeaderAndIsr]]:
     """Read the topics and the states of their partitions (LC-4 to LC-9)."""
     names = await active.store.list_topics()
     active.commit(TopicsListed(names))
-    topics = await active.store.read_topics(sorted(names))
+    topics = await reads.read_topics(sorted(names))
     partitions = [TopicPartition(topic, p) for topic, assignment in topics.items() for p in assignment.partitions]
-    return topics, await active.store.read_states(partitions)
+    return topics, await reads.read_states(partitions)
 
 
 def _check_epoch(active: ActiveController, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:

@@ -373,7 +373,11 @@ def _new_state(
     zookeeper: str | None, owns_nodes: bool, first_port: int, kafka: str, *, is_secured: bool
 ) -> LocalClusterState:
     # On shutdown of the whole cluster the last agents cannot hand their partitions over, so their retries are short.
-    settings: dict[str, Any] = {"zookeeper.session.timeout.ms": 6000, "controlled.shutdown.retry.backoff.ms": 500}
+    settings: dict[str, Any] = {
+        "zookeeper.session.timeout.ms": 6000,
+        "controlled.shutdown.retry.backoff.ms": 500,
+        "klamm.failover.elect.first": True,
+    }
     if zookeeper is not None:
         return LocalClusterState(STATE_VERSION, zookeeper, [], settings, first_port=first_port, kafka=kafka)
     port = first_port or processes.choose_free_ports(1)[0]

@@ -223,7 +223,8 @@ async def _besieged(cluster: GuardedCluster, folder: Path) -> None:
     print(f"acknowledged {load.acknowledged}, longest gap {load.gap_s:.1f} s, {siege.rounds} rounds of attacks")
     assert siege.let_in == set()
     assert siege.rounds > 1
-    assert await load.stored() == load.acknowledged
+    # The last one may have been on its way when the producer was stopped.
+    assert await load.stored() - load.acknowledged in {0, 1}
     topics = await asyncio.to_thread(cluster.tool, "topics", "--list")
     assert set(topics.split()) == {TOPIC, "by-admin", "by-klamm"}
 

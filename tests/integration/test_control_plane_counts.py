@@ -17,6 +17,7 @@ PARTITIONS = 500
 # paths are created, too.
 BOUNDS = {
     "failover": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 41, 53),
+    "failover-standby": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 23, 34),
     "failover-warm": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 23, 34),
     "agent-death-isr-shrunk": ({"LeaderAndIsr": 2, "UpdateMetadata": 2}, 8, 10),
     "agent-return": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 6, 8),

@@ -11,7 +11,7 @@ from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, N
 from cluster.znodes.paths import CONTROLLER, state_path
 from cluster.znodes.topics import decode_state
 from cluster.zookeeper.port import Create, Op, OpResult
-from simulator.cluster import SimulatedCluster, simulate
+from simulator.cluster import DEFAULT_SETTINGS, SimulatedCluster, simulate
 from simulator.zookeeper import ServerSession
 from state_log.invariants import check_all
 from tests.controllers.controller_crashes import SAFETY_LIMIT
@@ -64,9 +64,10 @@ EXPECTED = {"t-0": (2, {2, 3}), "t-1": (2, {2, 3}), "t-2": (3, {2, 3}), "lone-0"
 """Broker 1 is dead: it is in no ISR but where it is the last member, which is remembered."""
 
 
-async def failover(fatal_write: int) -> bool:
+async def failover(fatal_write: int, *, elect_first: bool) -> bool:
     """Whether the successor died. The active controller and broker 1 die at the same moment."""
-    cluster = SimulatedCluster(5, controllers=3, brokers=3)
+    settings = DEFAULT_SETTINGS.model_copy(update={"klamm_failover_elect_first": elect_first})
+    cluster = SimulatedCluster(5, controllers=3, brokers=3, settings=settings)
     cluster.start_all()
     await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
     registered = cluster.zookeeper.tree.children
@@ -106,11 +107,12 @@ def is_stable(cluster: SimulatedCluster) -> bool:
     return True
 
 
-@pytest.mark.rule("FO-10", "FO-11", "RM-10", "PS-10", "INV-1", "INV-5")
-def test_a_failover_can_die_after_every_one_of_its_writes() -> None:
+@pytest.mark.rule("FO-10", "FO-11", "RM-10", "PS-10", "INV-1", "INV-5", "D-21")
+@pytest.mark.parametrize("elect_first", [False, True])
+def test_a_failover_can_die_after_every_one_of_its_writes(elect_first: bool) -> None:
     deaths = 0
     for fatal_write in range(1, SAFETY_LIMIT):
-        if not simulate(lambda k=fatal_write: failover(k)):  # type: ignore[misc]
+        if not simulate(lambda k=fatal_write: failover(k, elect_first=elect_first)):  # type: ignore[misc]
             break
         deaths += 1
     # The election, the removals and the elections of leaders at the least.

@@ -46,12 +46,15 @@ async def move_partitions(
     target: PartitionState,
     strategy: Strategy | None = None,
     announced: Assignments = NO_ASSIGNMENTS,
+    *,
+    sends: bool = True,
 ) -> Results:
     """Move partitions to a target state. For OnlinePartition, new partitions are initialised and others get an
     election.
 
-    `announced`: assignments sent to brokers before the topic znodes hold them. A ZooKeeper error becomes the result of
-    every partition (PS-3); ControllerMovedError and SessionExpiredError are raised.
+    `sends`: False if brokers are sent all that they host right afterwards. `announced`: assignments sent to brokers
+    before the topic znodes hold them. A ZooKeeper error becomes the result of every partition (PS-3);
+    ControllerMovedError and SessionExpiredError are raised.
     """
     if not partitions:
         return {}
@@ -66,8 +69,9 @@ async def move_partitions(
         )
         active.resume_later()
         results = dict.fromkeys(partitions, ElectionFailure(str(error), error.code))
-    # Also after an error: brokers must get what was written before it.
-    active.send(batch)
+    if sends:
+        # Also after an error: brokers must get what was written before it.
+        active.send(batch)
     return results
 
 
@@ -78,12 +82,28 @@ async def trigger_online_elections(active: ActiveController, topic: str | None =
     return await move_partitions(active, waiting, PartitionState.ONLINE, Offline())
 
 
+async def elect_before_sending(active: ActiveController) -> None:
+    """Elect leaders for the partitions of offline ones, before anything is sent and before ISRs shrink (D-21).
+
+    The new ISRs are without offline replicas, so one write does what would take two. Nothing is sent here: the replica
+    machine sends every broker all that it hosts. New partitions wait for the partition machine.
+    """
+    _derive_states(active)
+    awaiting = active.context.leaderships.partitions_awaiting_leader()
+    led_before = [tp for tp in awaiting if active.context.leaderships.partition_state(tp) is PartitionState.OFFLINE]
+    await move_partitions(active, led_before, PartitionState.ONLINE, Offline(), sends=False)
+
+
 async def start_partition_machine(active: ActiveController) -> None:
     """Derive every partition's state, then elect leaders for those without one (PS-30)."""
+    _derive_states(active)
+    await trigger_online_elections(active)
+
+
+def _derive_states(active: ActiveController) -> None:
     context = active.context
     assigned = [TopicPartition(topic, p) for topic, of_topic in context.topics.assignments.items() for p in of_topic]
     active.commit(PartitionsMoved({tp: initial_partition_state(context, tp) for tp in assigned}, recorded=False))
-    await trigger_online_elections(active)
 
 
 async def _move(

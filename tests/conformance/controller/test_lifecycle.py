@@ -214,6 +214,33 @@ def test_a_leader_that_died_with_its_controller_costs_two_epochs() -> None:
     run_virtually(main)
 
 
+@pytest.mark.rule("FO-10", "FO-11", "RM-21", "D-21", "PS-20")
+def test_with_elections_first_it_costs_one_epoch_and_brokers_hear_once() -> None:
+    async def main() -> None:
+        world, first = await running_cluster(1, 2, 3)
+        await world.create_topic("t", [1, 2, 3], [2, 3, 1], [1])
+        await world.leads("t", leader=1)
+        second = world.start_controller(1002, klamm_failover_elect_first=True)
+        await quiesce()
+        first.crash()
+        await world.stop_broker(1)
+        await until(lambda: second.is_active)
+        assert await world.leads("t", leader=2) == leadership(2, 1, (2, 3), 2, 1)
+        await quiesce()
+        # Where it did not lead it is only taken out of the ISR; where nobody else can lead it stays in it.
+        assert await world.state("t", 1) == leadership(2, 1, (2, 3), 2, 1)
+        assert await world.state("t", 2) == leadership(-1, 1, (1,), 2, 1)
+        first_sent = second.brokers.of(2, LeaderAndIsrRequest)[0]
+        assert {(s.partition_index, s.leader, s.leader_epoch) for s in first_sent.topic_states[0].partition_states} == {
+            (0, 2, 1),
+            (1, 2, 0),
+        }
+        assert counters_agree(second)
+        await second.stop()
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("RM-1", "RM-10", "BK-33", "RM-21", "D-120")
 @pytest.mark.parametrize(
     ("settings", "epoch", "left"),

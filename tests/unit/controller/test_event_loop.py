@@ -42,6 +42,7 @@ from controller.events import (
     RegisterAndReelect,
     ReplicaLeaderElection,
     ShutdownEventLoop,
+    StandbyDiffered,
     Startup,
     TopicChange,
     TopicDeletion,
@@ -299,6 +300,7 @@ OWN_AFFAIRS = {
     ControllerChange,
     ControllerEpochChange,
     ControllerEpochRefused,
+    StandbyDiffered,
     Reelect,
     RegisterAndReelect,
     Expire,
@@ -313,7 +315,7 @@ def kinds_of(base: type[Event]) -> set[type[Event]]:
 
 def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:
     kinds = kinds_of(Event)
-    assert len(kinds) == 32
+    assert len(kinds) == 33
     assert set(STATES) == kinds - {RequestEvent, ProcedureResumption}
     assert kinds == OWN_AFFAIRS | REACTIONS.keys()
 

@@ -12,13 +12,16 @@ from cluster.zookeeper.armed_watches import MAX_REQUEST_BYTES, Watches, chunks_b
 from cluster.zookeeper.kazoo_requests import (
     GET_CHILDREN,
     GET_DATA,
+    AddWatch,
     ErrorAnswer,
     Exists,
     GetChildren,
     GetData,
     Multi,
     MultiRead,
+    RemoveWatches,
     SetWatches,
+    SetWatches2,
 )
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, Stat, WatchKind, ZkError, Znode
 
@@ -31,6 +34,11 @@ operations: st.SearchStrategy[Op] = st.one_of(
     st.builds(SetData, paths, data, versions),
     st.builds(Delete, paths, versions),
 )
+
+
+def nothing_else(_path: str) -> bool:
+    """No other watch is being armed."""
+    return False
 
 
 def kazoo_operation(op: Op, chroot: str):  # type: ignore[no-untyped-def]
@@ -131,9 +139,9 @@ def test_chunks_hold_all_paths_in_order_and_stay_below_the_limit(names: list[str
 
 def test_a_deletion_reported_by_arming_an_absent_node_is_no_news() -> None:
     watches = Watches()
-    assert not watches.fired("/absent", WatchKind.DELETED)
+    assert not watches.fired("/absent", WatchKind.DELETED, nothing_else)
     watches.data.add("/present")
-    assert watches.fired("/present", WatchKind.DELETED)
+    assert watches.fired("/present", WatchKind.DELETED, nothing_else)
     assert watches.data == set()
 
 
@@ -143,17 +151,19 @@ def armed(*paths: str) -> SetWatches:
 
 def test_a_watch_that_fired_before_its_arming_was_answered_is_not_armed() -> None:
     watches = Watches()
-    watches.fired("/absent", WatchKind.DELETED)
+    watches.fired("/absent", WatchKind.DELETED, nothing_else)
     watches.answered(armed("/absent", "/present"), None)
     assert watches.data == {"/present"}
 
 
 def test_what_fired_before_an_answer_that_was_lost_does_not_count_for_the_repetition() -> None:
     watches = Watches()
-    watches.fired("/late", WatchKind.DELETED)
+    watches.fired("/late", WatchKind.DELETED, nothing_else)
     assert list(watches.requests(since_zxid=7)) == []
     watches.answered(armed("/late"), None)
-    assert watches.fired("/late", WatchKind.DELETED), "a real deletion was taken for the echo of an arming"
+    assert watches.fired("/late", WatchKind.DELETED, nothing_else), (
+        "a real deletion was taken for the echo of an arming"
+    )
 
 
 def test_all_watches_are_put_back_with_the_time_since_when_news_are_due() -> None:
@@ -181,3 +191,50 @@ def test_a_server_before_3_9_answers_creates_without_their_stat() -> None:
         OpResult(ZkError.OK, "/bb1795413756151382834"),
         OpResult(ZkError.OK, stat=stat),
     ]
+
+
+def below(path: str) -> Watches:
+    """Watches with one of a subtree."""
+    watches = Watches()
+    watches.answered(AddWatch(path), None)
+    return watches
+
+
+def test_an_event_below_a_watched_subtree_uses_up_no_watch_that_is_not_there() -> None:
+    watches = below("/t")
+    assert watches.is_in_subtree("/t/a/b")
+    assert not watches.is_in_subtree("/tt")
+    for kind in (WatchKind.CREATED, WatchKind.CHANGED, WatchKind.DELETED):
+        assert not watches.fired("/t/a", kind, nothing_else)
+    watches.answered(SetWatches(0, data=["/t/a"]), None)
+    assert watches.data == {"/t/a"}
+    assert watches.fired("/t/a", WatchKind.CHANGED, nothing_else)
+    assert watches.data == set()
+    watches.children.add("/t/a")
+    assert not watches.fired("/t/a", WatchKind.CHANGED, nothing_else)
+    assert watches.fired("/t/a", WatchKind.DELETED, nothing_else)
+    assert watches.children == set()
+
+
+def test_an_event_while_a_watch_is_being_armed_below_a_subtree_counts_for_both() -> None:
+    """It may be that of either, so it is passed on, and the watch is taken for armed."""
+    watches = below("/t")
+    assert watches.fired("/t/a", WatchKind.CHANGED, lambda path: path == "/t/a")
+    watches.answered(SetWatches(0, data=["/t/a"]), None)
+    assert watches.data == {"/t/a"}
+    # The deletion that the arming of a missing znode reports is no news; then it was created, with the watch in place.
+    assert not watches.fired("/t/b", WatchKind.DELETED, lambda _: True)
+    assert watches.fired("/t/b", WatchKind.CREATED, lambda _: True)
+    watches.answered(SetWatches(0, data=["/t/b"]), None)
+    assert "/t/b" in watches.data
+
+
+def test_watched_subtrees_are_restored_in_a_request_of_their_own() -> None:
+    watches = below("/t")
+    watches.data.add("/t/a")
+    first, second = watches.requests(7)
+    assert isinstance(first, SetWatches)
+    assert isinstance(second, SetWatches2)
+    assert second.serialize() == (b"\0\0\0\0\0\0\0\7" + b"\0\0\0\0" * 4 + b"\0\0\0\1" + b"\0\0\0\2/t")
+    watches.answered(RemoveWatches("/t"), None)
+    assert [type(request) for request in watches.requests(7)] == [SetWatches]
