@@ -10,21 +10,26 @@ import structlog
 from msgspec.structs import replace
 
 from cluster.aio.tasks import TaskSet
+from cluster.config.broker_logins import BrokerLogins
 from cluster.config.config import NodeConfig
+from cluster.config.kafka_sasl import kafka_sasl
 from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import RequestMetrics
 from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.process.tls import ProcessTls
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
+from cluster.rpc.authentication import Authentication
 from cluster.rpc.process_servers import channel_security
 from cluster.rpc.rights import KnownRules
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import controller_addresses, registered_brokers, registered_controllers
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.kafka.acl_apis import ACL_APIS
+from controller.adapters.kafka.authentication import SaslListener, announcing
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.broker_versions import BrokerVersions
 from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.live_brokers import LiveBrokers
@@ -54,13 +59,15 @@ async def open_broker_client(
     admission: Admission,
     *,
     of_process: ProcessTls,
+    authentication: Authentication,
     metrics: Metrics,
     rules: KnownRules | None,
     cleanup: AsyncExitStack,
 ) -> OpenedClient:
     """The client for the brokers of this cluster, closed by `cleanup`.
 
-    `of_process`: the keys and certificates of this process. `rules`: of the authorizer, None without.
+    `of_process`: the keys and certificates of this process. `authentication`: that of its users. `rules`: of the
+    authorizer, None without.
     With Kafka's brokers also the listeners for them are opened, of which the client tells them. Raises StartupError if
     an address cannot be bound.
     """
@@ -77,7 +84,9 @@ async def open_broker_client(
     tls = of_process.of_kafka()
     # Filled once the ports are bound: a client may be connected before the last of them is.
     own_addresses: set[str] = set()
-    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls)
+    logins = BrokerLogins(config.settings)
+    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls, logins=logins)
+    cleanup.callback(live.close)
     threads = LongRequests()
     memory = FreedMemory()
     cleanup.callback(threads.close)
@@ -94,9 +103,19 @@ async def open_broker_client(
         threads,
         memory,
         rules,
+        config.settings.listener_names,
     )
+    versions, own = BrokerVersions(live), [answered.key for answered in of_active]
+    sasl = {
+        name: SaslListener(
+            name, authentication.mechanisms_of(found), authentication.steps, announcing(own, versions, name)
+        )
+        for name, found in kafka_sasl(config.settings, config.kafka_listeners).items()
+    }
     tasks = await cleanup.enter_async_context(TaskSet())
-    servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, metrics, tls=tls.listening)
+    servers = await serve_kafka(
+        config.kafka_listeners, admission.limits, tasks, services, metrics, tls=tls.listening, sasl=sasl
+    )
     cleanup.push_async_callback(servers.stop)
     own_addresses.update(endpoint.address for endpoint in servers.endpoints)
     controller = servers.controller(config.id, config.settings.klamm_kafka_rack)

@@ -79,7 +79,15 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         servers = await serve_listeners(config, serve, tls, authentication)
         cleanup.push_async_callback(servers.stop)
         opened = await open_broker_client(
-            config, zookeeper, entrance, admission, of_process=tls, metrics=metrics, rules=rules, cleanup=cleanup
+            config,
+            zookeeper,
+            entrance,
+            admission,
+            of_process=tls,
+            authentication=authentication,
+            metrics=metrics,
+            rules=rules,
+            cleanup=cleanup,
         )
         controller = Controller(
             config=_controller_config(config, servers.endpoints, opened),

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cluster.config.files import shown
+from cluster.config.jaas_credentials import credentials_in
 from cluster.config.sasl_keys import path_of_url
 from cluster.config.secret_keys import is_secret_key
 from cluster.model.errors import ConfigError
 from cluster.sasl.clients import TOKEN_SETTING, ClientCredentials, ReadCredentials
 from cluster.sasl.jaas import parse_login_module
-from cluster.sasl.mechanisms import MECHANISMS, OAUTHBEARER, PLAIN, SCRAM
+from cluster.sasl.mechanisms import MECHANISMS, OAUTHBEARER
 from cluster.tls.guarded_files import read_guarded
-from cluster.tls.secret import Secret
 from cluster.tls.settings import PROTOCOLS, TlsSettings, tls_settings
 
 OPTION: Final = "--command-config"
@@ -26,12 +26,6 @@ _PROTOCOLS: Final = (*SECURITY_PROTOCOLS, SASL_SSL)
 _MECHANISM: Final = "sasl.mechanism"
 _JAAS: Final = "sasl.jaas.config"
 _SASL_KEYS: Final = frozenset({_MECHANISM, _JAAS, TOKEN_SETTING})
-_MODULES: Final = {
-    "org.apache.kafka.common.security.plain.PlainLoginModule": (PLAIN,),
-    "org.apache.kafka.common.security.scram.ScramLoginModule": SCRAM,
-    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": (OAUTHBEARER,),
-}
-"""Kafka's classes, and the mechanisms that each is for."""
 TLS_KEYS: Final = frozenset(f"ssl.{name.replace('_', '.')}" for name in TlsSettings.__struct_fields__) - {
     "ssl.client.auth",
     "ssl.prefix",
@@ -119,16 +113,9 @@ def _credentials(given: Mapping[str, str]) -> ClientCredentials:
     if _JAAS not in given:
         raise ConfigError([f"{_JAAS}: is missing: {mechanism} needs a user and a password"])
     try:
-        module = parse_login_module(given[_JAAS])
+        return credentials_in(parse_login_module(given[_JAAS]), mechanism)
     except ConfigError as error:
         raise ConfigError([f"{_JAAS}: {line}" for line in error.errors]) from error
-    if mechanism not in _MODULES.get(module.name, ()):
-        needed = next(name for name, mechanisms in _MODULES.items() if mechanism in mechanisms)
-        raise ConfigError([f"{_JAAS}: {shown(module.name)}: {mechanism} needs {needed}"])
-    user, password = module.options.get("username"), module.options.get("password")
-    if not user or not password:
-        raise ConfigError([f"{_JAAS}: has no {'password' if user else 'username'}"])
-    return ClientCredentials(mechanism, user, Secret(password))
 
 
 def _errors(given: Mapping[str, str]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cluster.config.files import cut, first_line, read_file, shown
 from cluster.config.kafka_listeners import KafkaListener, parse_kafka_listeners
+from cluster.config.kafka_sasl import kafka_sasl_errors
 from cluster.config.kafka_tls import kafka_tls
 from cluster.config.listener_addresses import (
     FIELDS_OF_KEY,
@@ -382,7 +383,7 @@ def _unusable_for_kafka(config: NodeConfig) -> list[str]:
         kafka_tls(settings, listeners)
     except ConfigError as error:
         errors += [f"settings: {line}" for line in error.errors]
-    return errors
+    return errors + kafka_sasl_errors(settings, listeners)
 
 
 def _disagreements(config: NodeConfig) -> list[str]:

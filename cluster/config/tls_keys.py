@@ -143,10 +143,12 @@ class TlsKeys(SslKeys):
 
     def sets_client_auth_of(self, listener: str) -> bool:
         """Whether a setting says so, for this listener or for all."""
+        return "ssl_client_auth" in self.model_fields_set or self.sets_own_client_auth(listener)
+
+    def sets_own_client_auth(self, listener: str) -> bool:
+        """Whether a setting of this listener alone says so."""
         own = self.listener_name_ssl.get(listener)
-        return "ssl_client_auth" in self.model_fields_set or (
-            own is not None and "ssl_client_auth" in own.model_fields_set
-        )
+        return own is not None and "ssl_client_auth" in own.model_fields_set
 
     def mapping_of(self, listener: str) -> PrincipalMapping:
         """Say how certificates become principals at this listener."""

@@ -30,6 +30,7 @@ FAMILIES: Final = {
     "acls": ("DescribeAcls", "CreateAcls", "DeleteAcls"),
     "data": ("Metadata", "ListOffsets", "DeleteRecords", "DescribeLogDirs", "Produce"),
     "connections": ("RequestHeader", "ResponseHeader", "ApiVersions", "Heartbeat", "ListGroups", "ListTransactions"),
+    "authentication": ("SaslHandshake", "SaslAuthenticate"),
 }
 """The APIs and headers that klamm or a test of it reads and writes, by the module that has their messages."""
 GROUPS: Final = ("Coordinator", "Group", "Offset", "ProducerId", "Txn")

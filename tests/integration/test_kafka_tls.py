@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.aio.tasks import TaskSet
+from cluster.config.broker_logins import BrokerLogins
 from cluster.config.config import load_config
 from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.kafka_tls import KafkaTls, kafka_tls
@@ -75,7 +76,7 @@ async def test_brokers_see_the_certificate_of_the_controller_and_what_is_passed_
             return [broker]
 
         # Where brokers ask for certificates, a client must not come in with that of the controller.
-        live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls)
+        live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls, logins=BrokerLogins(SETTINGS))
 
         async def pass_on() -> None:
             # With TLS 1.3 the client learns only after its handshake that the broker wanted a certificate.

@@ -1,4 +1,6 @@
-"""Whether brokers take control requests only from who shows a certificate. Then theirs are taken only with one, too."""
+"""Whether brokers take control requests only from who shows a certificate or authenticates by SASL. Then theirs are
+taken only so, too.
+"""
 
 import asyncio
 import ssl
@@ -24,8 +26,15 @@ class ClientCertificates:
         """Address -> whether it demands a certificate, and when that was tried."""
 
     async def require_none(self) -> None:
-        """Raise ApiError if brokers demand a certificate, or if none of those with TLS says whether they do."""
+        """Raise ApiError if brokers demand a certificate or SASL, or if none of those with TLS says whether they do."""
         endpoints = [self._listeners.control_endpoint(b.endpoints) for b in await self._brokers.registered()]
+        with_sasl = next((e for e in endpoints if e is not None and e.has_sasl), None)
+        if with_sasl is not None:
+            raise ApiError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                f"brokers ask a controller at {with_sasl.listener}, where they authenticate themselves by SASL, "
+                "and the request came at a listener without it",
+            )
         secured = [endpoint for endpoint in endpoints if endpoint is not None and endpoint.security_protocol == "SSL"]
         if not secured:
             return

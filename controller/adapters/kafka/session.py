@@ -25,6 +25,7 @@ from cluster.kafka_wire.messages.data import DescribeLogDirsResponse
 from cluster.kafka_wire.schema import has_error_code
 from cluster.metrics.requests import MeasuredRequest, RequestMetrics
 from cluster.model.errors import ApiError, ClusterError, ErrorCode
+from cluster.model.listeners import ListenerNames
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.budgets import Peer
@@ -40,6 +41,7 @@ from controller.adapters.kafka.conversions import AnsweredApi
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.partition_apis import PARTITION_APIS
+from controller.adapters.kafka.served_connection import RefusedConnectionError
 from controller.adapters.kafka.topic_apis import TOPIC_APIS
 from controller.adapters.kafka.user_apis import USER_APIS
 from controller.adapters.kafka.versions import NEVER_PASSED_ON
@@ -71,13 +73,9 @@ _WITH_QUOTA: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.C
 _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS})
 
 
-class RefusedConnectionError(ClusterError):
-    """Raised when what a connection sent has no answer: it is closed."""
-
-
 class KafkaServices(Struct, frozen=True):
     """Holds what all connections of a process share. `rules`: those of this controller's authorizer, None without.
-    Then its handler applies them.
+    Then its handler applies them. `names`: of the listeners where the brokers take control requests.
     """
 
     handler: RequestHandler
@@ -91,6 +89,7 @@ class KafkaServices(Struct, frozen=True):
     threads: "LongRequests"
     memory: FreedMemory
     rules: KnownRules | None = None
+    names: ListenerNames = ListenerNames()
 
 
 class LongRequests:
@@ -114,14 +113,24 @@ class KafkaSession:
     """One connection at the listener of this name. `peer`: its address, as gRPC would name it.
 
     `is_authenticated`: its client had to show a certificate. Then brokers that ask for one see that of this controller,
-    unless they have an authorizer, by which the client would have other rights.
+    unless they have an authorizer, by which the client would have other rights. `has_sasl`: it has authenticated
+    itself.
     """
 
+    is_unproven = False
+
     def __init__(
-        self, services: KafkaServices, listener: str, peer: str, caller: IdentifiedCaller, *, is_authenticated: bool
+        self,
+        services: KafkaServices,
+        listener: str,
+        peer: str,
+        caller: IdentifiedCaller,
+        *,
+        is_authenticated: bool,
+        has_sasl: bool = False,
     ) -> None:
         self._services = services
-        self._listener, self._is_authenticated = listener, is_authenticated
+        self._listener, self._is_authenticated, self._has_sasl = listener, is_authenticated, has_sasl
         self._peer, self._caller = Peer.parse(peer), caller
         self._upstream: KafkaConnection | None = None
         self._muted_until = 0.0
@@ -196,7 +205,7 @@ class KafkaSession:
     ) -> bytes:
         services = self._services
         if called.key is ApiKey.API_VERSIONS:
-            return await services.local.api_versions(header, frame, start, self._connected)
+            return await services.local.api_versions(header, self._connected)
         answered, own = services.apis.get(called.key), services.local.answer(called.key)
         if (answered is not None or own is not None) and not called.has(header.api_version):
             return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
@@ -232,7 +241,7 @@ class KafkaSession:
     ) -> Message:
         context = RequestContext(
             peer=self._peer.connection,
-            principal=_ANONYMOUS if self._caller.certificate is None else str(self._caller.identity.principal),
+            principal=_ANONYMOUS if self._is_anonymous else str(self._caller.identity.principal),
             is_kafka_client=True,
             certificate=self._caller.certificate,
             identity=self._caller.identity,
@@ -262,9 +271,19 @@ class KafkaSession:
     async def _require_no_other(self, key: ApiKey) -> None:
         """Raise ApiError unless brokers have neither an authorizer, nor certificates for what they ask."""
         if key not in _OF_BROKERS:
-            await self._services.authorizers.require_none(self._connected)
-        elif not self._is_authenticated:
+            await self._services.authorizers.require_none(self._asked if self._has_sasl else self._connected)
+        elif not (self._is_authenticated or self._has_sasl):
             await self._services.certificates.require_none()
+
+    @property
+    def _is_anonymous(self) -> bool:
+        return self._caller.certificate is None and not self._has_sasl
+
+    async def _asked(self) -> KafkaConnection:
+        """The connection over which a broker says whether it has an authorizer: it knows the client by its password
+        only, which this controller does not have.
+        """
+        return await self._services.brokers.connected_as_controller(self._services.names)
 
     def _may_know(self, key: ApiKey) -> bool:
         """Whether the client may see what this controller says of itself; only its directory is anybody's secret."""

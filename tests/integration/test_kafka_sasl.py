@@ -1,0 +1,378 @@
+"""SASL of Kafka connections, both sides of klamm against each other: who gets in, who does not, and for how long."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cluster.aio.tasks import TaskSet
+from cluster.config.kafka_tls import KafkaTls
+from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.headers import RequestHeader, decode_response, encode_request
+from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.api_keys import ApiKey
+from cluster.kafka_wire.messages.authentication import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest as ShutdownRequest
+from cluster.kafka_wire.messages.brokers import ControlledShutdownResponse as ShutdownAnswer
+from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
+from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import Endpoint
+from cluster.model.errors import ErrorCode, PeerRefusesError, PeerUnreachableError
+from cluster.requests.agents import ControlledShutdownResponse
+from cluster.requests.control import UpdateMetadataResponse
+from cluster.rpc.authentication import Authentication
+from cluster.sasl.clients import ClientCredentials
+from cluster.security.principals import Principal
+from cluster.tls.secret import Secret
+from controller.adapters.kafka.authentication import AuthenticatingSession, SaslListener
+from controller.adapters.kafka.authorizers import Authorizers
+from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.served_connection import ClientAddress
+from controller.adapters.kafka.wire_server import KafkaServer
+from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPDATE
+from tests.integration.test_kafka_tls import contexts
+from tests.integration.test_user_sessions import Directory, Setup
+from tests.kafka.frames import RawClient, raw_client
+from tests.kafka.peers import LIMITS, KafkaPeer, kafka_broker, kafka_listener, places, without_stores
+from tests.processes.certificates import Certificates, make_certificates, write_secret
+from tests.processes.scripted_servers import Scripted
+from tests.timeouts import TIMEOUT_S
+
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
+PASSWORDS = {"SCRAM-SHA-256": "secret", "SCRAM-SHA-512": "long", "PLAIN": "a=secret"}
+FAILED = "authentication failed: unknown user, or wrong password or token"
+SHUTDOWN = ShutdownRequest(broker_id=1, broker_epoch=7)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Setup:
+    return Setup(tmp_path_factory.mktemp("users"))
+
+
+@pytest.fixture
+def users() -> Directory:
+    directory = Directory()
+    directory.set("alice", SCRAM_SHA_256="secret", SCRAM_SHA_512="long")
+    return directory
+
+
+class Listening:
+    """A controller's listener with SASL, and what its handler was asked."""
+
+    def __init__(self, endpoint: Endpoint, handler: Scripted) -> None:
+        self.endpoint, self.handler = endpoint, handler
+
+    async def open(self, read: Callable[[], ClientCredentials] | None, tls: Any = None) -> KafkaConnection:
+        return await KafkaConnection.open(self.endpoint, client_id="c", timeout_s=TIMEOUT_S, tls=tls, login=read)
+
+
+@asynccontextmanager
+async def listening(
+    made: Setup, users: Directory, tls: KafkaTls | None = None, *, failure_delay_ms: int = 0, **different: Any
+) -> AsyncIterator[Listening]:
+    handler = Scripted(lambda _: ControlledShutdownResponse(ErrorCode.NONE, ()))
+    sasl = made.sasl(**different)
+    async with kafka_listener(handler, (), tls, sasl=sasl, users=users, failure_delay_ms=failure_delay_ms) as servers:
+        yield Listening(servers.endpoints[0], handler)
+
+
+def credentials(made: Setup, mechanism: str, password: str | None = None, user: str = "alice") -> ClientCredentials:
+    if mechanism == "OAUTHBEARER":
+        return ClientCredentials(mechanism, token_file=str(made.write_token()))
+    return ClientCredentials(mechanism, user, Secret(PASSWORDS[mechanism] if password is None else password))
+
+
+async def shut_down(connection: KafkaConnection) -> ErrorCode:
+    answer = await connection.call(SHUTDOWN, 3, ShutdownAnswer, timeout_s=TIMEOUT_S)
+    return ErrorCode(answer.error_code)
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_who_authenticates_is_the_principal_of_the_request(
+    certificates: Certificates, made: Setup, users: Directory, mechanism: str, has_tls: bool
+) -> None:
+    tls = contexts(certificates, ssl_client_auth="none") if has_tls else None
+    async with listening(made, users, tls) as found:
+        context = None if tls is None else tls.passing_on.current()
+        connection = await found.open(lambda: credentials(made, mechanism), context)
+        assert await shut_down(connection) is ErrorCode.NONE
+        connection.close()
+        ((context_of_request, _),) = found.handler.asked
+        assert context_of_request.identity.principal == Principal("User", "alice")
+        assert (context_of_request.principal, context_of_request.identity.host) == ("User:alice", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "password", "user"),
+    [
+        ("SCRAM-SHA-512", "wrong", "alice"),
+        ("SCRAM-SHA-512", "wrong", "nobody"),
+        ("PLAIN", "wrong", "alice"),
+        ("PLAIN", "wrong", "nobody"),
+    ],
+)
+async def test_a_wrong_password_and_an_unknown_user_are_refused_alike_and_the_client_says_what_to_do(
+    made: Setup, users: Directory, mechanism: str, password: str, user: str
+) -> None:
+    async with listening(made, users) as found:
+        with pytest.raises(PeerRefusesError) as refused:
+            await found.open(lambda: credentials(made, mechanism, password, user))
+        assert refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert str(refused.value) == (
+            f"{found.endpoint.address}: listener PLAINTEXT: it does not accept the {mechanism} credentials of user "
+            f"{user!r}: {FAILED}: correct sasl.jaas.config, or the user on the brokers' side"
+        )
+        assert found.handler.asked == []
+
+
+async def test_a_mechanism_that_the_listener_lacks_is_named_with_those_that_it_has(
+    made: Setup, users: Directory
+) -> None:
+    async with listening(made, users, mechanisms=("PLAIN",)) as found:
+        with pytest.raises(PeerRefusesError, match=r"SCRAM-SHA-512, only PLAIN: set sasl\.mechanism to one") as refused:
+            await found.open(lambda: credentials(made, "SCRAM-SHA-512"))
+        assert refused.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_the_client_authenticates_again_on_the_same_connection_before_its_session_ends(
+    made: Setup, users: Directory, mechanism: str
+) -> None:
+    """Requests at the same time wait for it, and none is lost; the credentials are read again each time."""
+    read: list[float] = []
+
+    def counted() -> ClientCredentials:
+        read.append(time.monotonic())
+        return credentials(made, mechanism)
+
+    async with listening(made, users, session_ms=1000) as found:
+        connection = await found.open(counted)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            codes = await asyncio.gather(*(shut_down(connection) for _ in range(5)))
+            assert set(codes) == {ErrorCode.NONE}
+        assert len(read) >= 3
+        connection.close()
+
+
+async def test_a_session_that_ended_while_nothing_was_sent_is_renewed(made: Setup, users: Directory) -> None:
+    async with listening(made, users, session_ms=50) as found:
+        connection = await found.open(lambda: credentials(made, "SCRAM-SHA-512"))
+        await asyncio.sleep(0.1)
+        assert await shut_down(connection) is ErrorCode.NONE
+        connection.close()
+
+
+async def test_after_a_changed_password_the_connection_ends_at_the_next_authentication(
+    made: Setup, users: Directory
+) -> None:
+    async with listening(made, users, session_ms=50) as found:
+        connection = await found.open(lambda: credentials(made, "SCRAM-SHA-512"))
+        users.set("alice", SCRAM_SHA_512="another")
+        await asyncio.sleep(0.1)
+        with pytest.raises(PeerRefusesError, match="correct sasl.jaas.config"):
+            await shut_down(connection)
+        assert not connection.is_open
+
+
+class Peer:
+    """A client that does what it likes."""
+
+    def __init__(self, raw: RawClient) -> None:
+        self.raw = raw
+
+    async def call(self, message: Message, version: int, response: type[Any]) -> Any:
+        self.raw.send(encode_request(message, version, 1, "c"))
+        return decode_response(response, version, await self.raw.frame())[1]
+
+    async def begin(self, mechanism: str = "PLAIN", version: int = 1) -> SaslHandshakeResponse:
+        found: SaslHandshakeResponse = await self.call(
+            SaslHandshakeRequest(mechanism=mechanism), version, SaslHandshakeResponse
+        )
+        return found
+
+    async def prove(self, message: bytes = b"\0alice\0a=secret", version: int = 2) -> SaslAuthenticateResponse:
+        request = SaslAuthenticateRequest(auth_bytes=message)
+        found: SaslAuthenticateResponse = await self.call(request, version, SaslAuthenticateResponse)
+        return found
+
+
+@asynccontextmanager
+async def peer(endpoint: Endpoint) -> AsyncIterator[Peer]:
+    async with raw_client(endpoint) as raw:
+        yield Peer(raw)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_the_versions_of_the_exchange(made: Setup, users: Directory, version: int) -> None:
+    async with listening(made, users) as found, peer(found.endpoint) as client:
+        versions = await client.call(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        assert {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE} <= {v.api_key for v in versions.api_keys}
+        assert (await client.begin()).mechanisms == MECHANISMS
+        answer = await client.prove(version=version)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        assert answer.session_lifetime_ms == (3_600_000 if version else 0)
+        assert (await client.call(SHUTDOWN, 3, ShutdownAnswer)).error_code == 0
+
+
+async def test_messages_without_headers_after_the_oldest_handshake(made: Setup, users: Directory) -> None:
+    async with listening(made, users) as found, peer(found.endpoint) as client:
+        await client.begin(version=0)
+        client.raw.send(b"\0alice\0a=secret")
+        assert await client.raw.frame() == b""
+        assert (await client.call(SHUTDOWN, 3, ShutdownAnswer)).error_code == 0
+
+
+async def test_before_the_authentication_nothing_else_is_answered(made: Setup, users: Directory) -> None:
+    async with listening(made, users) as found:
+        async with peer(found.endpoint) as client:
+            client.raw.send(encode_request(SHUTDOWN, 3, 1, "c"))
+            assert await client.raw.is_closed()
+        async with peer(found.endpoint) as client:
+            assert (await client.prove()).error_code == ErrorCode.ILLEGAL_SASL_STATE
+            client.raw.send(encode_request(SHUTDOWN, 3, 1, "c"))
+            assert await client.raw.is_closed()
+        async with peer(found.endpoint) as client:
+            await client.begin()
+            client.raw.send(encode_request(SHUTDOWN, 3, 1, "c"))
+            assert await client.raw.is_closed()
+        async with peer(found.endpoint) as client:
+            # A request of a length that only those have who are known.
+            client.raw.writer.write((40_000).to_bytes(4, "big"))
+            assert await client.raw.is_closed()
+        assert found.handler.asked == []
+
+
+async def test_one_attempt_for_each_connection(made: Setup, users: Directory) -> None:
+    async with listening(made, users, failure_delay_ms=20) as found, peer(found.endpoint) as client:
+        await client.begin()
+        began = time.monotonic()
+        assert (await client.prove(b"\0alice\0wrong")).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert time.monotonic() - began >= 0.02
+        client.raw.send(encode_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1, "c"))
+        assert await client.raw.is_closed()
+
+
+async def test_a_connection_keeps_its_user(made: Setup, users: Directory) -> None:
+    users.set("bob", SCRAM_SHA_512="bobs")
+    async with listening(made, users, plain_users={"bob": Secret("b")}) as found, peer(found.endpoint) as client:
+        await client.begin()
+        await client.prove()
+        await client.begin()
+        answer = await client.prove(b"\0bob\0b")
+        assert (answer.error_code, answer.error_message) == (58, "a connection cannot change its user")
+        client.raw.send(encode_request(SHUTDOWN, 3, 1, "c"))
+        assert await client.raw.is_closed()
+
+
+async def test_a_request_after_the_end_of_the_session_closes_the_connection(made: Setup, users: Directory) -> None:
+    async with listening(made, users, session_ms=20) as found, peer(found.endpoint) as client:
+        await client.begin()
+        assert (await client.prove()).session_lifetime_ms == 20
+        await asyncio.sleep(0.03)
+        client.raw.send(encode_request(SHUTDOWN, 3, 1, "c"))
+        assert await client.raw.is_closed()
+        assert found.handler.asked == []
+
+
+async def test_who_does_not_authenticate_in_time_is_disconnected(made: Setup, users: Directory) -> None:
+    handler = Scripted(lambda _: None)
+    async with (
+        kafka_listener(handler, sasl=made.sasl(), users=users, socket_connection_setup_timeout_ms=50) as servers,
+        peer(servers.endpoints[0]) as client,
+    ):
+        await client.begin()
+        assert await client.raw.is_closed()
+
+
+async def test_users_that_are_not_known_yet_make_clients_come_again(made: Setup, users: Directory) -> None:
+    """Kafka's clients take an error for a wrong password, and end."""
+    users.is_loaded = False
+    async with listening(made, users) as found, peer(found.endpoint) as client:
+        await client.begin("SCRAM-SHA-512")
+        client.raw.send(encode_request(SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=abcdefghijkl"), 2, 1, "c"))
+        assert await client.raw.is_closed()
+
+
+@asynccontextmanager
+async def sasl_broker(behind: KafkaPeer, made: Setup, users: Directory, **different: Any) -> AsyncIterator[Endpoint]:
+    """A broker that answers who has authenticated."""
+    authentication = Authentication({}, users, Metrics(), failure_delay_ms=0)
+
+    async def versions(header: RequestHeader) -> bytes:
+        return await behind.handle(encode_request(ApiVersionsRequest(), header.api_version, header.correlation_id, "c"))
+
+    listener = SaslListener(
+        "PLAINTEXT", authentication.mechanisms_of(made.sasl(**different)), authentication.steps, versions
+    )
+
+    def opened(address: ClientAddress) -> AuthenticatingSession:
+        return AuthenticatingSession(listener, f"ipv4:{address}", lambda _: behind.open(address))
+
+    async with TaskSet() as tasks:
+        server = KafkaServer(opened, LIMITS, tasks, places())
+        port = await server.start("127.0.0.1", 0)
+        try:
+            yield Endpoint("127.0.0.1", port, "PLAINTEXT", "SASL_PLAINTEXT")
+        finally:
+            await server.stop(0)
+
+
+def jaas(mechanism: str, password: str) -> str:
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    return f'org.apache.kafka.common.security.{module} required username="alice" password="{password}";'
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
+async def test_control_requests_go_to_brokers_that_want_sasl(
+    made: Setup, users: Directory, mechanism: str, tmp_path: Path
+) -> None:
+    """A peer stands behind klamm's own listener, which lets it be asked only by who has authenticated."""
+    peer_ = KafkaPeer({ApiKey.UPDATE_METADATA: lambda _: UpdateMetadataAnswer()})
+    async with sasl_broker(peer_, made, users) as endpoint:
+        broker = replace(CONTROLLER, endpoints=(endpoint,))
+        key = f"{mechanism.lower().replace('-', '_')}_sasl_jaas_config"
+        right = replace_settings(mechanism, **{key: jaas(mechanism, PASSWORDS[mechanism])})
+        client = KafkaBrokerClient(right, "klamm-1001", CONTROLLER, without_stores(), Authorizers())
+        assert await client.send(broker, UPDATE) == UpdateMetadataResponse(ErrorCode.NONE)
+        await client.close()
+        wrong = replace_settings(mechanism, sasl_jaas_config=jaas(mechanism, "wrong"))
+        client = KafkaBrokerClient(wrong, "klamm-1001", CONTROLLER, without_stores(), Authorizers())
+        with pytest.raises(PeerRefusesError, match=r"PLAINTEXT: it does not accept .*: correct sasl\.jaas\.config"):
+            await client.send(broker, UPDATE)
+        # The password is right in a file, which is read at each authentication.
+        file = tmp_path / "jaas.conf"
+        write_secret(file, f"KafkaServer {{ {jaas(mechanism, PASSWORDS[mechanism])} }};".encode())
+        in_file = replace_settings(mechanism, java_security_auth_login_config=str(file))
+        client = KafkaBrokerClient(in_file, "klamm-1001", CONTROLLER, without_stores(), Authorizers())
+        assert await client.send(broker, UPDATE) == UpdateMetadataResponse(ErrorCode.NONE)
+        await client.close()
+
+
+def replace_settings(mechanism: str, **changes: Any) -> Any:
+    return type(SETTINGS)(klamm_broker_protocol="kafka", sasl_mechanism_inter_broker_protocol=mechanism, **changes)
+
+
+async def test_without_credentials_a_broker_that_wants_sasl_is_named_with_the_setting() -> None:
+    async with kafka_broker(KafkaPeer({})) as broker:
+        endpoint = replace(broker.endpoints[0], security_protocol="SASL_SSL")
+        client = KafkaBrokerClient(SETTINGS, "klamm-1001", CONTROLLER, without_stores(), Authorizers())
+        with pytest.raises(PeerUnreachableError, match=r"it takes SASL_SSL only: give .* sasl\.mechanism\.inter"):
+            await client.send(replace(broker, endpoints=(endpoint,)), UPDATE)
