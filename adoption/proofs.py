@@ -4,11 +4,11 @@ Changes nothing: what is created is only validated.
 """
 
 import asyncio
-import ssl
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from adoption.broker_access import BrokerAccess
 from adoption.broker_survey import api_versions, connect, metadata
 from adoption.survey import Survey, SurveyedBroker, SurveyedCandidate
 from adoption.wanted import Wanted, wanted
@@ -29,10 +29,10 @@ _VALIDATION_MS: Final = 10_000
 
 
 class Proofs:
-    """`tls`: as with `--command-config`. Each answer is the list of what failed, in sentences; empty if nothing did."""
+    """`access`: as with `--command-config`. Each answer is what failed, in sentences; empty if nothing did."""
 
-    def __init__(self, tls: ssl.SSLContext | None, timeout_s: float) -> None:
-        self._tls, self._timeout_s = tls, timeout_s
+    def __init__(self, access: BrokerAccess, timeout_s: float) -> None:
+        self._access, self._timeout_s = access, timeout_s
 
     async def before(self, survey: Survey) -> list[str]:
         """Prove that brokers and candidates will understand one another; the result says what does not hold.
@@ -55,8 +55,7 @@ class Proofs:
         """A topic can be created through a broker and through klamm, at each listener that can be used from here: who
         asks a broker for the controller and then this controller is what an administrator's client does.
         """
-        usable = ("PLAINTEXT", "SSL") if self._tls is not None else ("PLAINTEXT",)
-        names = dict.fromkeys(e.listener for b in brokers for e in b.endpoints if e.security_protocol in usable)
+        names = dict.fromkeys(e.listener for b in brokers for e in b.endpoints if self._access.reaches(e))
         checks = (self._why_not_created(name, brokers, is_needed=name == inter_broker_listener) for name in names)
         return _found(await asyncio.gather(*checks))
 
@@ -65,7 +64,7 @@ class Proofs:
         if endpoint is None:
             return f"broker {broker.id} has no listener for controllers"
         try:
-            connection = await connect(endpoint, self._tls, self._timeout_s)
+            connection = await connect(endpoint, self._access, self._timeout_s)
             try:
                 answer = await api_versions(connection, self._timeout_s)
             finally:
@@ -77,7 +76,7 @@ class Proofs:
 
     async def _why_not_passed_on(self, candidate: SurveyedCandidate, endpoint: Endpoint) -> str:
         try:
-            connection = await connect(endpoint, self._tls, self._timeout_s)
+            connection = await connect(endpoint, self._access, self._timeout_s)
             try:
                 await metadata(connection, self._timeout_s)
             finally:
@@ -93,7 +92,7 @@ class Proofs:
         why, endpoints = "no broker has it", [e for broker in brokers if (e := broker.endpoint(listener)) is not None]
         for endpoint in endpoints:
             try:
-                connection = await connect(endpoint, self._tls, self._timeout_s)
+                connection = await connect(endpoint, self._access, self._timeout_s)
                 try:
                     answer = await metadata(connection, self._timeout_s)
                 finally:
@@ -116,7 +115,7 @@ class Proofs:
         topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=(assignment,))
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=_VALIDATION_MS, validate_only=True)
         try:
-            connection = await connect(controller, self._tls, self._timeout_s)
+            connection = await connect(controller, self._access, self._timeout_s)
             try:
                 answer = await connection.call(request, _CREATE_TOPICS, CreateTopicsResponse, timeout_s=self._timeout_s)
             finally:

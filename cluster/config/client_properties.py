@@ -25,7 +25,9 @@ SASL_SSL: Final = "SASL_SSL"
 _PROTOCOLS: Final = (*SECURITY_PROTOCOLS, SASL_SSL)
 _MECHANISM: Final = "sasl.mechanism"
 _JAAS: Final = "sasl.jaas.config"
-_SASL_KEYS: Final = frozenset({_MECHANISM, _JAAS, TOKEN_SETTING})
+SASL_PROTOCOLS: Final = ("SASL_PLAINTEXT", SASL_SSL)
+"""Those in which klamm speaks to brokers of Apache Kafka as a user."""
+SASL_KEYS: Final = frozenset({_MECHANISM, _JAAS, TOKEN_SETTING})
 TLS_KEYS: Final = frozenset(f"ssl.{name.replace('_', '.')}" for name in TlsSettings.__struct_fields__) - {
     "ssl.client.auth",
     "ssl.prefix",
@@ -67,7 +69,7 @@ def read_properties(path: Path) -> dict[str, str]:
     return {key.strip(): value.strip().replace("\\n", "\n") for key, _, value in pairs}
 
 
-def _read_own(path: Path) -> dict[str, str]:
+def read_own_properties(path: Path) -> dict[str, str]:
     """Read the file of a client. Raises ConfigError, also if it has a password and others can read it."""
     found = read_properties(path)
     if secret := next((key for key in found if key == _JAAS or is_secret_key(key)), None):
@@ -81,18 +83,19 @@ def read_client_security(path: Path) -> ClientSecurity:
 
     The credentials are read once more at each authentication, so that a password that is replaced takes effect.
     """
-    given = _read_own(path)
+    given = read_own_properties(path)
     if errors := list(_errors(given)):
         raise ConfigError([f"{OPTION}: {path}: {line}" for line in errors])
     protocol = given.get(PROTOCOL, "PLAINTEXT").upper()
     if protocol == "PLAINTEXT":
         return ClientSecurity()
-    sasl = partial(_read_credentials, path) if protocol == SASL_SSL else None
+    sasl = partial(read_user_credentials, path) if protocol == SASL_SSL else None
     return ClientSecurity(tls_settings(given), sasl)
 
 
-def _read_credentials(path: Path) -> ClientCredentials:
-    given = _read_own(path)
+def read_user_credentials(path: Path) -> ClientCredentials:
+    """Read the user and password, or the file of a token, in the file of a client. Raises ConfigError. Blocks."""
+    given = read_own_properties(path)
     try:
         return _credentials(given)
     except ConfigError as error:
@@ -118,19 +121,27 @@ def _credentials(given: Mapping[str, str]) -> ClientCredentials:
         raise ConfigError([f"{_JAAS}: {line}" for line in error.errors]) from error
 
 
+def credentials_errors(given: Mapping[str, str]) -> list[str]:
+    """Say what is wrong with the keys of SASL of a file whose protocol needs them."""
+    if given.get(PROTOCOL, "").upper() not in SASL_PROTOCOLS:
+        return []
+    try:
+        _credentials(given)
+    except ConfigError as error:
+        return error.errors
+    return []
+
+
 def _errors(given: Mapping[str, str]) -> Iterator[str]:
     """A key that is passed over in silence would be taken for one that has its effect."""
     uses_sasl = given.get(PROTOCOL, "").upper() == SASL_SSL
     if uses_sasl:
-        try:
-            _credentials(given)
-        except ConfigError as error:
-            yield from error.errors
+        yield from credentials_errors(given)
     for key, value in given.items():
         if key == PROTOCOL:
             if value.upper() not in _PROTOCOLS:
                 yield f"{key}: {shown(value)}: {_why_no_protocol(value.upper())}"
-        elif key in _SASL_KEYS:
+        elif key in SASL_KEYS:
             if not uses_sasl:
                 yield f"{key}: has an effect with security.protocol=SASL_SSL only"
         elif key not in TLS_KEYS | WITHOUT_MEANING:

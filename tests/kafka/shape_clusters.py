@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from adoption.broker_access import BrokerAccess
 from adoption.broker_survey import connect, metadata
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.topics import (
@@ -198,7 +199,7 @@ class ShapeCluster(KafkaCluster):
 
 
 async def _with(endpoint: Endpoint, tls: ssl.SSLContext, ask: Callable[[KafkaConnection], Awaitable[_T]]) -> _T:
-    connection = await connect(endpoint, tls, _TIMEOUT_S)
+    connection = await connect(endpoint, BrokerAccess(tls), _TIMEOUT_S)
     try:
         return await ask(connection)
     finally:
