@@ -19,6 +19,7 @@ from cluster.config.client_properties import (
     WITHOUT_MEANING,
     credentials_errors,
     read_own_properties,
+    read_properties,
     read_user_credentials,
 )
 from cluster.config.config import read_credentials
@@ -57,7 +58,10 @@ def read_command_config(path: Path | None) -> CommandConfig:
     """Read the file. Raises ConfigError, which names each key that is wrong or not supported."""
     if path is None:
         return CommandConfig()
-    given = read_own_properties(path)
+    given = read_properties(path)
+    if given.get(PROTOCOL, "").upper() in SASL_PROTOCOLS:
+        # With a password in it, others must not be able to read the file.
+        given = read_own_properties(path)
     if errors := [*_unsupported(given), *credentials_errors(given)]:
         raise ConfigError([f"{OPTION}: {line}" for line in errors])
     context = client_context(tls_settings(given))

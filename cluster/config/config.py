@@ -51,7 +51,7 @@ from cluster.model.listeners import EXTERNAL_LISTENER
 from cluster.model.printable import printable
 from cluster.model.protocol_version import OLDEST_KAFKA
 from cluster.tls.material import load_material
-from cluster.zookeeper.login import Credentials, Scheme, parse_login
+from cluster.zookeeper.login import Credentials, Scheme, names_brokers_only, parse_login
 
 LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
 _PORT: Final = Number("port", 0, bounds.PORT.maximum, bounds.PORT.source)
@@ -312,12 +312,16 @@ def _without_gathering(location: list[str]) -> list[str]:
 
 
 def read_credentials(settings: Settings) -> Credentials | None:
-    """The credentials; None if no file is configured (anonymous session). Raises ConfigError with key and file."""
+    """The credentials; None if no file is configured (anonymous session), or if it is one of Kafka's brokers that has
+    a section for them and none for ZooKeeper. Raises ConfigError with key and file.
+    """
     path = settings.java_security_auth_login_config
     if path is None:
         return None
     try:
         text = Path(path).read_text(encoding="utf-8")
+        if settings.klamm_broker_protocol == "kafka" and names_brokers_only(text, settings.zookeeper_sasl_clientconfig):
+            return None
         return parse_login(text, settings.zookeeper_sasl_clientconfig, Scheme(settings.klamm_zookeeper_auth_scheme))
     except OSError as error:
         why = f"cannot be read: {error.strerror}"
