@@ -15,6 +15,7 @@ from cluster.config.kafka_tls import KafkaTls
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_response, encode_request
 from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.authentication import (
     SaslAuthenticateRequest,
@@ -26,13 +27,16 @@ from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest as Shu
 from cluster.kafka_wire.messages.brokers import ControlledShutdownResponse as ShutdownAnswer
 from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
 from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
+from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Endpoint
 from cluster.model.errors import ErrorCode, PeerRefusesError, PeerUnreachableError
 from cluster.requests.agents import ControlledShutdownResponse
 from cluster.requests.control import UpdateMetadataResponse
 from cluster.rpc.authentication import Authentication
+from cluster.rpc.rights import guarded
 from cluster.sasl.clients import ClientCredentials
+from cluster.security.acls import Authorizer
 from cluster.security.principals import Principal
 from cluster.tls.secret import Secret
 from controller.adapters.kafka.authentication import AuthenticatingSession, SaslListener
@@ -376,3 +380,66 @@ async def test_without_credentials_a_broker_that_wants_sasl_is_named_with_the_se
         client = KafkaBrokerClient(SETTINGS, "klamm-1001", CONTROLLER, without_stores(), Authorizers())
         with pytest.raises(PeerUnreachableError, match=r"it takes SASL_SSL only: give .* sasl\.mechanism\.inter"):
             await client.send(replace(broker, endpoints=(endpoint,)), UPDATE)
+
+
+class Rules:
+    """The access rules of a controller whose brokers are super users."""
+
+    authorizer = Authorizer({}, super_users=frozenset({Principal("User", "broker")}), allow_unlisted=False)
+
+
+async def test_only_who_may_act_for_the_cluster_sends_what_brokers_send(made: Setup, users: Directory) -> None:
+    users.set("broker", SCRAM_SHA_512="of brokers")
+    behind = Scripted(lambda _: ControlledShutdownResponse(ErrorCode.NONE, ()))
+    handler = guarded(behind, Rules(), Metrics())
+    async with kafka_listener(handler, sasl=made.sasl(), users=users) as servers:
+        found = Listening(servers.endpoints[0], behind)
+        alice = await found.open(lambda: credentials(made, "SCRAM-SHA-512"))
+        assert await shut_down(alice) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert behind.asked == []
+        broker = await found.open(lambda: credentials(made, "SCRAM-SHA-512", "of brokers", "broker"))
+        assert await shut_down(broker) is ErrorCode.NONE
+        alice.close()
+        broker.close()
+
+
+async def test_what_brokers_ask_by_sasl_is_taken_only_so(made: Setup, users: Directory) -> None:
+    handler = Scripted(lambda _: ControlledShutdownResponse(ErrorCode.NONE, ()))
+    endpoint = Endpoint("127.0.0.1", 1, "PLAINTEXT", "SASL_PLAINTEXT")
+    broker = replace(CONTROLLER, endpoints=(endpoint,))
+    async with kafka_listener(handler, [broker]) as servers:
+        connection = await Listening(servers.endpoints[0], handler).open(None)
+        assert await shut_down(connection) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        connection.close()
+    async with kafka_listener(handler, [broker], sasl=made.sasl(), users=users) as servers:
+        connection = await Listening(servers.endpoints[0], handler).open(lambda: credentials(made, "PLAIN"))
+        assert await shut_down(connection) is ErrorCode.NONE
+        connection.close()
+
+
+@pytest.mark.parametrize("has_authorizer", [False, True])
+async def test_what_users_ask_is_passed_on_to_brokers_without_an_authorizer(
+    made: Setup, users: Directory, has_authorizer: bool
+) -> None:
+    """The broker sees this controller, which may do more than they."""
+    users.set("broker", SCRAM_SHA_512="of brokers")
+    acls = DescribeAclsResponse(error_code=ErrorCode.NONE if has_authorizer else ErrorCode.SECURITY_DISABLED)
+    behind = KafkaPeer({ApiKey.METADATA: lambda _: MetadataResponse(), ApiKey.DESCRIBE_ACLS: lambda _: acls})
+    login = {
+        "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-512",
+        "sasl_jaas_config": jaas("SCRAM-SHA-512", "of brokers").replace("alice", "broker"),
+    }
+    async with sasl_broker(behind, made, users) as endpoint:
+        brokers = [replace(CONTROLLER, endpoints=(endpoint,))]
+        async with kafka_listener(Scripted(lambda _: None), brokers, sasl=made.sasl(), users=users, **login) as servers:
+            connection = await Listening(servers.endpoints[0], Scripted(lambda _: None)).open(
+                lambda: credentials(made, "SCRAM-SHA-512")
+            )
+            asked = connection.call(MetadataRequest(topics=None), 7, MetadataResponse, timeout_s=TIMEOUT_S)
+            if has_authorizer:
+                with pytest.raises(PeerUnreachableError):
+                    await asked
+            else:
+                assert await asked == MetadataResponse()
+            connection.close()
+    assert bool(behind.of(ApiKey.METADATA)) is not has_authorizer

@@ -171,8 +171,8 @@ async def test_a_broker_without_a_trusted_certificate_is_not_sent_anything(certi
         ('"klamm.kafka.listeners" = "SSL://:9093"', "ssl.keystore.location: None: an SSL listener needs a private key"),
         ('"ssl.keystore.location" = "/nowhere.pem"', "ssl.keystore.location: /nowhere.pem"),
         (
-            '"klamm.kafka.listeners" = "SASL_SSL://:9093"',
-            "the security protocol of SASL_SSL is SASL_SSL; give it one",
+            '"klamm.kafka.listeners" = "TLS://:9093"',
+            "the security protocol of TLS is TLS; give it one",
         ),
         ('"ssl.key.password" = ["SECRETPW"]', 'settings."ssl.key.password": (not shown): must be a string'),
         ("", 'settings."klamm.kafka.listeners": is missing: klamm.broker.protocol = "kafka" needs'),

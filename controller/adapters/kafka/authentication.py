@@ -159,7 +159,11 @@ class AuthenticatingSession:
         """
         steps, listener = self._listener.steps, self._listener
         if self._exchange_id:
-            exchange = steps.exchanges.take(self._exchange_id, listener.name)
+            try:
+                exchange = steps.exchanges.take(self._exchange_id, listener.name)
+            except ApiError as error:
+                # It gave way to others, or took too long: the client is to begin again.
+                raise RefusedConnectionError(str(error)) from error
         else:
             exchange = steps.exchanges.begin(listener.mechanisms.begin(self._mechanism), listener.name, self._host)
         step = await steps.take(exchange, message)

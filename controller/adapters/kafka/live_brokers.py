@@ -48,10 +48,12 @@ class LiveBrokers:
 
     async def connect(self, listener: str, *, shows_certificate: bool) -> KafkaConnection:
         """A connection to a live broker, at its listener of this name, so that it answers with the addresses that the
-        client can reach; not where the broker knows clients by SASL, which may have other rights than this controller.
-        Raises PeerUnreachableError.
+        client can reach. Raises PeerUnreachableError.
+
+        `shows_certificate`: the broker sees who this controller is, by its certificate or by SASL, and not only that
+        somebody asks. A listener with SASL answers nobody else.
         """
-        endpoints = [e for e in await self._endpoints(listener) if not e.has_sasl]
+        endpoints = [e for e in await self._endpoints(listener) if shows_certificate or not e.has_sasl]
         return await self._connect_to_any(
             endpoints, partial(self.connect_to, shows_certificate=shows_certificate), listener
         )
@@ -71,7 +73,8 @@ class LiveBrokers:
             if self._of_controller is None or not self._of_controller.is_open:
                 found = [names.control_endpoint(broker.endpoints) for broker in await self.registered()]
                 endpoints = [e for e in found if e is not None and e.address not in self._own_addresses]
-                self._of_controller = await self._connect_to_any(endpoints, self._log_in, names.control)
+                connect = partial(self.connect_to, shows_certificate=True)
+                self._of_controller = await self._connect_to_any(endpoints, connect, names.control)
             return self._of_controller
 
     def close(self) -> None:
@@ -96,22 +99,22 @@ class LiveBrokers:
                 self._read_at = None
         raise failure
 
-    async def _log_in(self, endpoint: Endpoint) -> KafkaConnection:
-        return await KafkaConnection.open(
-            endpoint,
-            client_id=self._client_id,
-            timeout_s=_CONNECT_TIMEOUT_S,
-            tls=self._tls.to_brokers.current() if endpoint.has_tls else None,
-            login=self._logins.of(endpoint.listener) if endpoint.has_sasl else None,
-        )
-
     async def connect_to(
         self, endpoint: Endpoint, *, shows_certificate: bool, timeout_s: float = _CONNECT_TIMEOUT_S
     ) -> KafkaConnection:
-        """A connection to this listener of a broker, not authenticated by SASL. Raises PeerUnreachableError."""
+        """A connection to this listener of a broker. Raises PeerUnreachableError."""
         context = self._tls.to_brokers if shows_certificate else self._tls.passing_on
-        tls = context.current() if endpoint.has_tls else None
-        return await KafkaConnection.open(endpoint, client_id=self._client_id, timeout_s=timeout_s, tls=tls)
+        login = self._logins.of(endpoint.listener) if endpoint.has_sasl and shows_certificate else None
+        if login is None and endpoint.has_sasl and shows_certificate:
+            why = "this controller has no credentials for it (sasl.mechanism.inter.broker.protocol)"
+            raise PeerUnreachableError(endpoint.address, f"listener {endpoint.listener}: {why}")
+        return await KafkaConnection.open(
+            endpoint,
+            client_id=self._client_id,
+            timeout_s=timeout_s,
+            tls=context.current() if endpoint.has_tls else None,
+            login=login,
+        )
 
     async def registered(self) -> tuple[Broker, ...]:
         """The registrations, as they were a second ago at most. Raises PeerUnreachableError."""

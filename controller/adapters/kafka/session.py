@@ -112,9 +112,9 @@ class LongRequests:
 class KafkaSession:
     """One connection at the listener of this name. `peer`: its address, as gRPC would name it.
 
-    `is_authenticated`: its client had to show a certificate. Then brokers that ask for one see that of this controller,
-    unless they have an authorizer, by which the client would have other rights. `has_sasl`: it has authenticated
-    itself.
+    `is_authenticated`: its client had to show a certificate. `has_sasl`: it has authenticated itself by SASL. Then
+    brokers that ask for either see this controller, unless they have an authorizer, by which the client would have
+    other rights.
     """
 
     is_unproven = False
@@ -231,7 +231,7 @@ class KafkaSession:
         async with parked():
             connection = (
                 await services.authorizers.require_none(self._connected)
-                if self._is_authenticated
+                if self._is_authenticated or self._has_sasl
                 else await self._connected()
             )
             return await connection.call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
@@ -272,8 +272,9 @@ class KafkaSession:
         """Raise ApiError unless brokers have neither an authorizer, nor certificates for what they ask."""
         if key not in _OF_BROKERS:
             await self._services.authorizers.require_none(self._asked if self._has_sasl else self._connected)
-        elif not (self._is_authenticated or self._has_sasl):
-            await self._services.certificates.require_none()
+        else:
+            certificates = self._services.certificates
+            await certificates.require_as_brokers(by_certificate=self._is_authenticated, by_sasl=self._has_sasl)
 
     @property
     def _is_anonymous(self) -> bool:
@@ -295,7 +296,7 @@ class KafkaSession:
     async def _connected(self) -> KafkaConnection:
         if self._upstream is None or not self._upstream.is_open:
             self._upstream = await self._services.brokers.connect(
-                self._listener, shows_certificate=self._is_authenticated
+                self._listener, shows_certificate=self._is_authenticated or self._has_sasl
             )
         return self._upstream
 
