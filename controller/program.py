@@ -40,7 +40,7 @@ from cluster.rpc.rights import guarded
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.registrations import registered_endpoints
 from controller.adapters.grpc_server import serve_controller
-from controller.broker_clients import OpenedClient, open_broker_client
+from controller.broker_clients import OpenedClient, ProcessSecurity, open_broker_client
 from controller.candidate_profile import candidate_profile
 from controller.config import ControllerConfig
 from controller.controller import Controller
@@ -78,16 +78,9 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         rules = await load_access_rules(config, metrics, tls.zookeeper, cleanup)
         servers = await serve_listeners(config, serve, tls, authentication)
         cleanup.push_async_callback(servers.stop)
+        security = ProcessSecurity(tls, authentication, rules)
         opened = await open_broker_client(
-            config,
-            zookeeper,
-            entrance,
-            admission,
-            of_process=tls,
-            authentication=authentication,
-            metrics=metrics,
-            rules=rules,
-            cleanup=cleanup,
+            config, zookeeper, entrance, admission, security=security, metrics=metrics, cleanup=cleanup
         )
         controller = Controller(
             config=_controller_config(config, servers.endpoints, opened),

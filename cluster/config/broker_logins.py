@@ -31,7 +31,7 @@ class BrokerLogins:
         self._settings = settings
 
     def of(self, listener: str) -> ReadCredentials | None:
-        """What reads the credentials for a listener with SASL; None if the settings name no mechanism."""
+        """The reader of the credentials for a listener with SASL; None if the settings name no mechanism."""
         if self._settings.sasl_mechanism_inter_broker_protocol is None:
             return None
         return partial(read_broker_credentials, self._settings, listener)

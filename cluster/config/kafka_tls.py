@@ -47,7 +47,9 @@ def kafka_tls(
 
 
 def _tls_of_listener(settings: KafkaKeys, listener: KafkaListener) -> TlsSettings:
-    """As in Kafka, users with SASL show certificates only where the setting of the listener itself demands them."""
+    """The TLS of a listener. Users with SASL show certificates only where the setting of the listener itself demands
+    them, as in Kafka.
+    """
     found = settings.tls_of(listener.name)
     if listener.has_sasl and not settings.sets_own_client_auth(listener.name):
         return replace(found, client_auth="none")

@@ -25,7 +25,7 @@ def sasl_of(settings: Settings, listener: str) -> ListenerSasl | None:
 
 
 def listener_sasl(settings: Settings, listener: str) -> ListenerSasl:
-    """What the settings say of a listener with SASL."""
+    """The SASL of a listener that has it, as the settings say."""
     mechanisms = settings.mechanisms_of(listener)
     is_bearer = OAUTHBEARER in mechanisms
     return ListenerSasl(

@@ -30,7 +30,7 @@ class Call(Protocol):
     """Sends a request over the connection, and awaits its answer."""
 
     async def __call__(self, request: Message, version: int, response_type: type[R], *, timeout_s: float) -> R:
-        """Raises PeerUnreachableError."""
+        """Send it. Raises PeerUnreachableError."""
 
 
 async def authenticate(call: Call, endpoint: Endpoint, read: ReadCredentials, *, timeout_s: float) -> float | None:

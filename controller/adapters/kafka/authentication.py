@@ -55,7 +55,7 @@ class SaslListener(NamedTuple):
 def announcing(
     own: Collection[ApiKey], versions: BrokerVersions, listener: str
 ) -> Callable[[RequestHeader], Awaitable[bytes]]:
-    """What answers ApiVersions at a listener with SASL. `own`: the APIs that the controller answers itself."""
+    """The function that answers ApiVersions at a listener. `own`: the APIs that the controller answers itself."""
 
     async def found() -> Message:
         return announced((*own, *OF_SASL), await versions.at(listener))

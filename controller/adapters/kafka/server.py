@@ -116,7 +116,7 @@ def _open_with_sasl(
 
 
 def _name_of(peer: ClientAddress) -> str:
-    """As gRPC names it in records and metrics."""
+    """The name of a peer as gRPC has it, for records and metrics."""
     return f"{'ipv6' if ':' in peer.host else 'ipv4'}:{peer}"
 
 
