@@ -60,23 +60,18 @@ class SaslCluster(KafkaCluster):
     def __init__(self, shape: Secured, folder: Path, zookeeper: str, certificates: Certificates) -> None:
         super().__init__(folder, zookeeper, shape.version)
         self.shape, self._certificates = shape, certificates
-        self.passwords = {"broker": "of the brokers", ALICE: "of alice"}
+        self.passwords = {"broker": "of the brokers", "next": "of the brokers later", ALICE: "of alice"}
+        self.user = "broker"
+        """Of the brokers and controllers."""
         self._jaas = folder / "jaas.conf"
 
     def write_users(self) -> None:
         """As an operator does before the first broker starts."""
         with plain_client(self.zookeeper) as client:
             for user, password in self.passwords.items():
-                self.write_user(client, user, password)
-
-    def write_user(self, client: Any, user: str, *passwords: str) -> None:
-        config = {mechanism: scram(passwords[0], mechanism) for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")}
-        body = json.dumps({"version": 1, "config": config}).encode()
-        path = f"/config/users/{user}"
-        if client.exists(path):
-            client.set(path, body)
-        else:
-            client.create(path, body, makepath=True)
+                config = {name: scram(password, name) for name in ("SCRAM-SHA-256", "SCRAM-SHA-512")}
+                body = json.dumps({"version": 1, "config": config}).encode()
+                client.create(f"/config/users/{user}", body, makepath=True)
 
     def of_brokers(self) -> dict[str, Any]:
         """What is in server.properties."""
@@ -93,7 +88,7 @@ class SaslCluster(KafkaCluster):
         }
         if shape.has_authorizer:
             settings["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
-            settings["super.users"] = "User:broker"
+            settings["super.users"] = "User:broker;User:next"
         return settings | self._tls("PEM")
 
     def of_controllers(self) -> dict[str, Any]:
@@ -118,7 +113,7 @@ class SaslCluster(KafkaCluster):
     def login_module(self) -> str:
         kind = "plain.PlainLoginModule" if self.shape.mechanism == "PLAIN" else "scram.ScramLoginModule"
         users = "".join(f' user_{user}="{password}"' for user, password in self.passwords.items())
-        own = f'username="broker" password="{self.passwords["broker"]}"'
+        own = f'username="{self.user}" password="{self.passwords[self.user]}"'
         return f"org.apache.kafka.common.security.{kind} required {own}{users if 'plain' in kind else ''};"
 
     def _tls(self, kind: str) -> dict[str, Any]:
@@ -131,9 +126,10 @@ class SaslCluster(KafkaCluster):
             "ssl.truststore.location": str(self._certificates.authority),
         }
 
-    async def open(self, address: str, user: str = "broker", password: str | None = None) -> KafkaConnection:
+    async def open(self, address: str, user: str = "", password: str | None = None) -> KafkaConnection:
         """A connection of a client to a broker or a controller."""
         host, _, port = address.rpartition(":")
+        user = user or self.user
         given = Secret(self.passwords[user] if password is None else password)
         tls = TlsSettings(truststore_location=str(self._certificates.authority))
         return await KafkaConnection.open(
@@ -144,7 +140,7 @@ class SaslCluster(KafkaCluster):
             login=lambda: ClientCredentials(self.shape.mechanism, user, given),
         )
 
-    def call(self, address: str, request: Any, version: int, response: Any, user: str = "broker") -> Any:
+    def call(self, address: str, request: Any, version: int, response: Any, user: str = "") -> Any:
         async def called() -> Any:
             connection = await self.open(address, user)
             try:
@@ -169,7 +165,7 @@ class SaslCluster(KafkaCluster):
     def running(self) -> set[str]:
         return {name for name, process in self._processes.items() if process.poll() is None}
 
-    def create(self, topic: str, user: str = "broker") -> int:
+    def create(self, topic: str, user: str = "") -> int:
         """Ask the active controller, as Kafka's clients do; the error code."""
         wanted = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=3)
         request = CreateTopicsRequest(topics=(wanted,), timeout_ms=30_000)
@@ -272,26 +268,25 @@ def _refuses_others(cluster: SaslCluster) -> None:
         assert not cluster.states("of-alice")
 
 
-def test_the_password_of_the_brokers_is_replaced_under_klamm(tmp_path: Path, zookeeper: str) -> None:
-    """One after the other, as with Kafka alone: both know the new one only once everything has it. The controllers need
-    no restart: they read the file at each authentication.
+def test_the_user_of_the_brokers_is_replaced_under_klamm(tmp_path: Path, zookeeper: str) -> None:
+    """As operators do it with Kafka alone: first the other user, then each broker, then the old one goes.
+    The controllers need no restart: they read the file at each authentication.
     """
     with governed("3.9.1 SASL_SSL SCRAM-SHA-512 AclAuthorizer", tmp_path, zookeeper) as cluster:
         assert cluster.create("t") == 0
         eventually(lambda: cluster.is_whole("t"), "all replicas are in sync")
-        cluster.passwords["broker"] = "another one"
+        cluster.user = "next"
         cluster.write_login()
-        with plain_client(zookeeper) as client:
-            cluster.write_user(client, "broker", "another one")
-            client.create(
-                "/config/changes/config_change_",
-                json.dumps({"version": 2, "entity_path": "users/broker"}).encode(),
-                sequence=True,
-            )
         for id_ in cluster.brokers:
             cluster.stop(f"kafka-{id_}")
             cluster.restart(id_)
             eventually(lambda: cluster.is_whole("t"), f"all replicas are in sync after the restart of broker {id_}")
-        assert cluster.obeyed() == {cluster.active()}
+        with plain_client(zookeeper) as client:
+            client.set("/config/users/broker", b'{"version":1,"config":{}}')
+            change = json.dumps({"version": 2, "entity_path": "users/broker"}).encode()
+            client.create("/config/changes/config_change_", change, sequence=True)
         assert cluster.create("u") == 0
         eventually(lambda: cluster.is_whole("u"), "the replicas of the other topic are in sync")
+        assert cluster.obeyed() == {cluster.active()}
+        with pytest.raises((PeerRefusesError, PeerUnreachableError)):
+            asyncio.run(cluster.open(cluster.brokers[1], "broker"))
