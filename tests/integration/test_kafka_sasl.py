@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -443,3 +444,42 @@ async def test_what_users_ask_is_passed_on_to_brokers_without_an_authorizer(
                 assert await asked == MetadataResponse()
             connection.close()
     assert bool(behind.of(ApiKey.METADATA)) is not has_authorizer
+
+
+def garbage(random: Random) -> Iterator[bytes]:
+    """What a stranger may send: requests of every kind, messages of mechanisms, and pieces and mixtures of them."""
+    frames = [
+        encode_request(ApiVersionsRequest(client_software_name="c"), 3, 1, "c"),
+        encode_request(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), random.choice((0, 1)), 2, "c"),
+        encode_request(
+            SaslHandshakeRequest(mechanism=random.choice(("PLAIN", "OAUTHBEARER", "GSSAPI", ""))), 1, 3, "c"
+        ),
+        encode_request(SaslAuthenticateRequest(auth_bytes=random.randbytes(random.randrange(200))), 2, 4, "c"),
+        encode_request(SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=abcdefghijkl"), 1, 5, "c"),
+        encode_request(SaslAuthenticateRequest(auth_bytes=b"\0nobody\0"), 0, 6, "c"),
+        encode_request(SHUTDOWN, 3, 7, "c"),
+        random.randbytes(random.randrange(300)),
+        b"n,,n=alice,r=abcdefghijkl",
+    ]
+    for frame in random.sample(frames, len(frames)):
+        changed = bytearray(frame)
+        for _ in range(random.choice((0, 0, 1, 3))):
+            if changed:
+                changed[random.randrange(len(changed))] = random.randrange(256)
+        yield bytes(changed[: random.choice((len(changed), random.randrange(len(changed) + 1)))])
+
+
+async def test_strangers_who_send_anything_get_nowhere(
+    made: Setup, users: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(made, users) as found:
+        for seed in range(60):
+            async with peer(found.endpoint) as stranger:
+                stranger.raw.send(*garbage(Random(seed)))
+                stranger.raw.writer.write_eof()
+                await stranger.raw.reader.read()
+        assert found.handler.asked == []
+        connection = await found.open(lambda: credentials(made, "SCRAM-SHA-512"))
+        assert await shut_down(connection) is ErrorCode.NONE
+        connection.close()
+    assert not [record for record in caplog.records if record.exc_info]
