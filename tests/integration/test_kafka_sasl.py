@@ -169,18 +169,16 @@ async def test_the_client_authenticates_again_on_the_same_connection_before_its_
 
     async with listening(made, users, session_ms=1000) as found:
         connection = await found.open(counted)
-        end = time.monotonic() + 3
-        while time.monotonic() < end:
+        while len(read) < 2:
             codes = await asyncio.gather(*(shut_down(connection) for _ in range(5)))
             assert set(codes) == {ErrorCode.NONE}
-        assert len(read) >= 3
         connection.close()
 
 
 async def test_a_session_that_ended_while_nothing_was_sent_is_renewed(made: Setup, users: Directory) -> None:
-    async with listening(made, users, session_ms=50) as found:
+    async with listening(made, users, session_ms=700) as found:
         connection = await found.open(lambda: credentials(made, "SCRAM-SHA-512"))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.75)
         assert await shut_down(connection) is ErrorCode.NONE
         connection.close()
 
