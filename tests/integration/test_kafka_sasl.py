@@ -444,6 +444,29 @@ async def test_what_users_ask_is_passed_on_to_brokers_without_an_authorizer(
     assert bool(behind.of(ApiKey.METADATA)) is not has_authorizer
 
 
+async def test_clients_learn_the_versions_of_the_brokers_before_they_authenticate(
+    made: Setup, users: Directory
+) -> None:
+    """Many ask only then. Of a broker that is gone, those that it told last count."""
+    behind = KafkaPeer({}, {ApiKey.METADATA: 9})
+
+    async def ranges(client: Peer) -> dict[int, int]:
+        answer = await client.call(ApiVersionsRequest(client_software_name="c"), 3, ApiVersionsResponse)
+        return {found.api_key: found.max_version for found in answer.api_keys}
+
+    async with sasl_broker(behind, made, users) as endpoint:
+        brokers = [replace(CONTROLLER, endpoints=(endpoint,))]
+        async with (
+            kafka_listener(Scripted(lambda _: None), brokers, sasl=made.sasl(), users=users) as servers,
+            peer(servers.endpoints[0]) as first,
+            peer(servers.endpoints[0]) as second,
+        ):
+            found = await ranges(first)
+            assert (found[ApiKey.METADATA], found[ApiKey.SASL_AUTHENTICATE]) == (9, 2)
+            assert await ranges(second) == found
+    assert len(behind.of(ApiKey.API_VERSIONS)) == 1
+
+
 def garbage(random: Random) -> Iterator[bytes]:
     """What a stranger may send: requests of every kind, messages of mechanisms, and pieces and mixtures of them."""
     frames = [
