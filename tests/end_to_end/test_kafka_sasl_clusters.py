@@ -85,6 +85,7 @@ class SaslCluster(KafkaCluster):
             "default.replication.factor": 3,
             "offsets.topic.replication.factor": 1,
             "replica.lag.time.max.ms": 10_000,
+            "zookeeper.session.timeout.ms": 18_000,
         }
         if shape.has_authorizer:
             settings["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
@@ -103,7 +104,6 @@ class SaslCluster(KafkaCluster):
             **settings,
             "klamm.takeover": "atomic",
             "inter.broker.listener.name": self.shape.protocol,
-            "zookeeper.session.timeout.ms": 6000,
             "default.replication.factor": 3,
         }
 
