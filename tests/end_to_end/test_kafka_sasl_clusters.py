@@ -49,7 +49,8 @@ class Secured(NamedTuple):
 SHAPES: Final = {
     "3.9.1 SASL_SSL SCRAM-SHA-512 AclAuthorizer": Secured("3.9.1", "SASL_SSL", "SCRAM-SHA-512", has_authorizer=True),
     "3.9.1 SASL_PLAINTEXT PLAIN": Secured("3.9.1", "SASL_PLAINTEXT", "PLAIN", has_authorizer=False),
-    "2.8.2 SASL_SSL SCRAM-SHA-256": Secured("2.8.2", "SASL_SSL", "SCRAM-SHA-256", has_authorizer=False),
+    # Its brokers take no key in PEM form without a password.
+    "2.8.2 SASL_PLAINTEXT SCRAM-SHA-256": Secured("2.8.2", "SASL_PLAINTEXT", "SCRAM-SHA-256", has_authorizer=False),
     "2.4.1 SASL_PLAINTEXT SCRAM-SHA-512": Secured("2.4.1", "SASL_PLAINTEXT", "SCRAM-SHA-512", has_authorizer=False),
 }
 
