@@ -104,6 +104,8 @@ class SaslCluster(KafkaCluster):
         return {
             **settings,
             "klamm.takeover": "atomic",
+            # Where brokers before 3.0 look for the controller when they shut down.
+            "klamm.kafka.register.as.broker": self.version < "3",
             "inter.broker.listener.name": self.shape.protocol,
             "default.replication.factor": 3,
         }
