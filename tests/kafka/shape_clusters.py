@@ -58,6 +58,9 @@ class Files:
         node_p12.write_bytes(pkcs12.serialize_key_and_certificates(b"node", key, node, None, locked))
         truststore = [pkcs12.PKCS12Certificate(authority, b"authority")]
         authority_p12.write_bytes(pkcs12.serialize_java_truststore(truststore, locked))
+        for secret in (self.node, node_p12):
+            # Others must not read a private key.
+            secret.chmod(0o600)
         self.placeholders = {
             "{KEYSTORE}": str(self.node),
             "{KEYSTORE_P12}": str(node_p12),
