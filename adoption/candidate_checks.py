@@ -3,11 +3,19 @@
 Pure functions; each reason is a sentence for people that follows the candidate's name.
 """
 
+import shlex
 from collections.abc import Iterator
 
-from adoption.controller_commands import client_auth_key, protocol_map
+from adoption.controller_commands import (
+    ENABLED_MECHANISMS,
+    client_auth_key,
+    listener_key,
+    needs_protocol_map,
+    protocol_map,
+    rights_settings,
+)
 from adoption.survey import Survey, SurveyedCandidate, listed
-from adoption.wanted import AUTHENTICATION, Wanted, WantedListener
+from adoption.wanted import AUTHENTICATION, AuthorizerKind, Wanted, WantedListener
 from cluster.model.broker import BrokerId
 from cluster.model.listeners import is_loopback
 from cluster.model.protocol_version import ProtocolVersion
@@ -32,6 +40,7 @@ def why_unfit(candidate: SurveyedCandidate, survey: Survey, wanted: Wanted) -> I
         yield from _why_not_by_names(profile, wanted)
         yield from _why_not_by_listeners(profile, survey, wanted)
         yield from _why_not_by_security(profile, wanted)
+        yield from _why_not_by_rights(profile, wanted)
         yield from _why_not_by_settings(profile, wanted)
 
 
@@ -91,7 +100,10 @@ def _why_not_by_names(profile: CandidateProfile, wanted: Wanted) -> Iterator[str
 
 def _why_not_by_listeners(profile: CandidateProfile, survey: Survey, wanted: Wanted) -> Iterator[str]:
     own = {listener.name: listener for listener in profile.listeners}
-    missing = [listener for listener in wanted.listeners if listener.name not in own]
+    needed = wanted.listeners
+    if profile.refuses_clients:
+        needed = tuple(listener for listener in needed if listener.name in wanted.of_brokers)
+    missing = [listener for listener in needed if listener.name not in own]
     if missing:
         has = [f"{listener.name}://{listener.address}" for listener in profile.listeners]
         lacks = [f"{listener.name}://HOST:PORT" for listener in missing]
@@ -99,7 +111,7 @@ def _why_not_by_listeners(profile: CandidateProfile, survey: Survey, wanted: Wan
             f"has no Kafka listener {listed([m.name for m in missing])}, under which brokers "
             f"{listed(missing[0].brokers)} and their clients look for the controller",
             f"klamm.kafka.listeners={','.join([*has, *lacks])}",
-            *([f"listener.security.protocol.map={protocol_map(wanted.listeners)}"] if _needs_map(wanted) else []),
+            *([f"listener.security.protocol.map={protocol_map(wanted)}"] if needs_protocol_map(wanted) else []),
         )
     for listener in wanted.listeners:
         found = own.get(listener.name)
@@ -108,22 +120,30 @@ def _why_not_by_listeners(profile: CandidateProfile, survey: Survey, wanted: Wan
             yield from _why_not_by_address(found, survey, wanted)
 
 
-def _needs_map(wanted: Wanted) -> bool:
-    return any(listener.name != listener.security_protocol for listener in wanted.listeners)
-
-
 def _why_not_by_listener(own: CandidateListener, listener: WantedListener, wanted: Wanted) -> Iterator[str]:
     if own.security_protocol != listener.security_protocol:
         yield _add(
             f"has {own.security_protocol} at its Kafka listener {own.name}, brokers {listed(listener.brokers)} have "
             f"{listener.security_protocol}",
-            f"listener.security.protocol.map={protocol_map(wanted.listeners)}",
+            f"listener.security.protocol.map={protocol_map(wanted)}",
         )
     elif _strictness(own.client_auth) != _strictness(listener.client_auth):
         yield _add(
             f"has client authentication {own.client_auth} at its Kafka listener {own.name}, brokers "
             f"{listed(listener.brokers)} have {listener.client_auth}",
             f"{client_auth_key(own.name)}={listener.client_auth}",
+        )
+    elif lacks := set(listener.mechanisms) - set(own.mechanisms):
+        yield _add(
+            f"does not have the SASL mechanisms {listed(sorted(lacks))} of brokers {listed(listener.brokers)} at its "
+            f"Kafka listener {own.name}",
+            f"{listener_key(own.name, ENABLED_MECHANISMS)}={','.join(listener.mechanisms)}",
+        )
+    elif wanted.authorizer is not AuthorizerKind.NONE and own.principal_mapping != listener.principal_mapping:
+        yield _add(
+            f"names the users of certificates at its Kafka listener {own.name} by {own.principal_mapping}, brokers "
+            f"{listed(listener.brokers)} by {listener.principal_mapping}",
+            shlex.quote(f"{listener_key(own.name, 'ssl.principal.mapping.rules')}={listener.principal_mapping}"),
         )
 
 
@@ -162,11 +182,32 @@ def _why_not_by_security(profile: CandidateProfile, wanted: Wanted) -> Iterator[
         yield _add(
             "has no certificate to show to brokers, which demand one", "ssl.keystore.location=KEY-AND-CERTIFICATE.pem"
         )
-    if wanted.authenticates and not profile.is_grpc_local:
+    if (wanted.authenticates or wanted.authorizer is not AuthorizerKind.NONE) and not profile.is_grpc_local:
         yield (
             "listens for klamm's commands on more than its own host, where they are neither encrypted nor "
-            "authenticated, and these brokers demand certificates: start it with --listen 127.0.0.1:9701, or with TLS "
-            "there (listener.security.protocol.map has GRPC:SSL,GRPC_CONTROL:SSL, ssl.client.auth=required)"
+            "authenticated, and these brokers demand certificates or authorise: start it with --listen "
+            "127.0.0.1:9701, or with TLS there (listener.security.protocol.map has GRPC:SSL,GRPC_CONTROL:SSL, "
+            "ssl.client.auth=required)"
+        )
+
+
+def _why_not_by_rights(profile: CandidateProfile, wanted: Wanted) -> Iterator[str]:
+    """Yield what would let clients do through it what brokers forbid, or keep brokers from being answered."""
+    needed = [f"{key}={value}" for key, value in rights_settings(wanted)]
+    if wanted.authorizer is AuthorizerKind.NONE:
+        if profile.authorises or profile.refuses_clients:
+            yield (
+                "authorises, and these brokers have no authorizer: it would not let them do what brokers do; remove "
+                "authorizer.class.name and klamm.kafka.controller.only from its command"
+            )
+    elif wanted.authorizer is AuthorizerKind.OTHER and not profile.refuses_clients:
+        yield _add("answers clients, and cannot judge them as the authorizer of these brokers does", *needed)
+    elif not (profile.authorises or profile.refuses_clients):
+        yield _add("has no authorizer: through it anybody could do what that of the brokers forbids", *needed)
+    elif profile.allows_unlisted and not wanted.allows_unlisted:
+        yield (
+            "has allow.everyone.if.no.acl.found=true, which no broker has: through it everyone could do what they "
+            "forbid; remove it from its command"
         )
 
 

@@ -1,20 +1,26 @@
 """Reads `--command-config`: how brokers and ZooKeeper are reached, in a properties file as Kafka's tools take it."""
 
-import ssl
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 from pydantic import ValidationError
 
+from adoption.broker_access import BrokerAccess
 from cluster.config.client_properties import (
     OPTION,
     PROTOCOL,
+    SASL_KEYS,
+    SASL_PROTOCOLS,
     SECURITY_PROTOCOLS,
     TLS_KEYS,
     WITHOUT_MEANING,
+    credentials_errors,
+    read_own_properties,
     read_properties,
+    read_user_credentials,
 )
 from cluster.config.config import read_credentials
 from cluster.config.files import shown
@@ -38,11 +44,11 @@ _FLAGS: Final = {"true": True, "false": False}
 
 
 class CommandConfig(Struct, frozen=True):
-    """`tls` None: brokers that listen with SSL only are not asked. `credentials`, `sets_acl`: see KazooZooKeeper;
+    """`brokers`: how they are reached. `credentials`, `sets_acl`: see KazooZooKeeper;
     `zookeeper_tls` None: ZooKeeper is spoken to without TLS.
     """
 
-    tls: ssl.SSLContext | None = None
+    brokers: BrokerAccess = BrokerAccess()
     credentials: Credentials | None = None
     sets_acl: bool = False
     zookeeper_tls: TlsSettings | None = None
@@ -53,21 +59,30 @@ def read_command_config(path: Path | None) -> CommandConfig:
     if path is None:
         return CommandConfig()
     given = read_properties(path)
-    if errors := list(_unsupported(given)):
+    if given.get(PROTOCOL, "").upper() in SASL_PROTOCOLS:
+        # With a password in it, others must not be able to read the file.
+        given = read_own_properties(path)
+    if errors := [*_unsupported(given), *credentials_errors(given)]:
         raise ConfigError([f"{OPTION}: {line}" for line in errors])
     context = client_context(tls_settings(given))
     settings = _zookeeper_settings(given)
-    return CommandConfig(context, read_credentials(settings), settings.zookeeper_set_acl, settings.zookeeper_tls)
+    protocol = given.get(PROTOCOL, "").upper()
+    login = partial(read_user_credentials, path) if protocol in SASL_PROTOCOLS else None
+    access = BrokerAccess(context, login)
+    return CommandConfig(access, read_credentials(settings), settings.zookeeper_set_acl, settings.zookeeper_tls)
 
 
 def _unsupported(given: Mapping[str, str]) -> Iterator[str]:
     """A key that is passed over in silence would be taken for one that has its effect."""
+    uses_sasl = given.get(PROTOCOL, "").upper() in SASL_PROTOCOLS
     for key, value in given.items():
         if key == PROTOCOL:
-            if value.upper() not in SECURITY_PROTOCOLS:
-                yield f"{key}: {shown(value)}: klamm does not speak SASL to brokers yet; give PLAINTEXT or SSL"
-        elif key.startswith("sasl."):
-            yield f"{key}: klamm does not speak SASL to brokers yet: remove it"
+            if value.upper() not in (*SECURITY_PROTOCOLS, *SASL_PROTOCOLS):
+                known = ", ".join((*SECURITY_PROTOCOLS, *SASL_PROTOCOLS))
+                yield f"{key}: {shown(value)}: must be one of {known}"
+        elif key in SASL_KEYS:
+            if not uses_sasl:
+                yield f"{key}: has an effect with {PROTOCOL}={' or '.join(SASL_PROTOCOLS)} only"
         elif key not in TLS_KEYS | WITHOUT_MEANING | _ZOOKEEPER_TLS | {_SET_ACL, *_TEXTS}:
             yield f"{key}: is not supported: remove it"
 

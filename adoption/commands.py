@@ -58,7 +58,7 @@ CommandConfigOption = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="Properties file: ssl.* for brokers with SSL only; credentials of ZooKeeper.",
+        help="Properties file: ssl.* and sasl.* for brokers; credentials of ZooKeeper.",
     ),
 ]
 
@@ -116,7 +116,7 @@ def adopt(
     if form is Format.TABLE:
         _print(survey, findings)
     outcome = _execute(
-        zookeeper, config, Execution(survey, zookeeper, chosen, tls=config.tls, timeout_s=timeout, say=say)
+        zookeeper, config, Execution(survey, zookeeper, chosen, access=config.brokers, timeout_s=timeout, say=say)
     )
     if form is not Format.TABLE:
         _show(
@@ -175,7 +175,9 @@ def leave(
     """
     config = read_command_config(command_config)
     ended = run(
-        _with_zookeeper(zookeeper, config, lambda client: Handovers(client, config.tls, timeout, say).leave(keeps=keep))
+        _with_zookeeper(
+            zookeeper, config, lambda client: Handovers(client, config.brokers, timeout, say).leave(keeps=keep)
+        )
     )
     _finish(ended, is_wanted=not ended.is_candidate, hint="the adoption is deleted; run 'klamm leave' again")
 
@@ -200,7 +202,7 @@ async def _with_zookeeper(address: str, config: CommandConfig, work: Callable[[Z
 
 async def _survey(client: ZooKeeper, config: CommandConfig) -> Survey:
     found = await survey_zookeeper(client)
-    brokers = await ask_all(found.brokers, config.tls, _ASK_S)
+    brokers = await ask_all(found.brokers, config.brokers, _ASK_S)
     has_certificate = config.zookeeper_tls is not None and config.zookeeper_tls.has_keystore
     return replace(found, brokers=brokers, has_credentials=config.credentials is not None or has_certificate)
 

@@ -4,19 +4,40 @@
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from adoption.survey import Survey, SurveyedBroker
-from adoption.wanted import Wanted, WantedListener
+from adoption.wanted import (
+    ALLOW_UNLISTED,
+    DEFAULT_MAPPING,
+    INTER_BROKER_MECHANISM,
+    TLS_PROTOCOLS,
+    AuthorizerKind,
+    Wanted,
+    WantedListener,
+)
 from cluster.config.settings import Settings
 from cluster.model import bounds
+from cluster.sasl.clients import TOKEN_SETTING
+from cluster.sasl.mechanisms import OAUTHBEARER
+from cluster.security.acls import ACL_AUTHORIZER
 
 _FIRST_ID: Final = 901
 _FIRST_BEYOND_GENERATED: Final = 2_000_000_901
 """Where brokers draw their ids from a sequence that begins below the usual ids of candidates."""
 _GENERATED_ABOVE: Final = 1000
 _GRPC_PORT, _METRICS_PORT, _KAFKA_PORT = 9701, 7701, 19092
+_GRPC_WITH_TLS: Final = ("GRPC:SSL", "GRPC_CONTROL:SSL", "METRICS:PLAINTEXT")
+ENABLED_MECHANISMS: Final = "sasl.enabled.mechanisms"
+SUPER_USERS: Final = "SUPER-USERS"
+ALLOW_UNLISTED_VALUE: Final = "AS-AT-BROKERS"
+"""Values that brokers do not tell: the operator has to fill them in, as the controller takes no such value."""
+_OF_TOKENS: Final = {
+    "sasl.oauthbearer.jwks.endpoint.url": "file:///KEYS",
+    "sasl.oauthbearer.expected.audience": "AUDIENCE",
+    "sasl.oauthbearer.expected.issuer": "ISSUER",
+}
 LOOPBACK: Final = "127.0.0.1"
 
 
@@ -25,8 +46,10 @@ def controller_commands(survey: Survey, wanted: Wanted, zookeeper: str) -> Itera
     taken = {int(broker.id) for broker in survey.brokers} | {int(broker) for broker in survey.absent}
     first = first_id(survey)
     ids = [number for number in range(first, first + len(taken) + 2) if number not in taken][:2]
-    # Whoever reaches the gRPC listener may do everything: brokers that ask for certificates must not be open by it.
-    host = LOOPBACK if wanted.authenticates else "HOST"
+    # Whoever reaches the gRPC listener may do everything, unless it has certificates: brokers that ask for some, or
+    # authorise, must not be open by it.
+    is_open = not wanted.guards_grpc and (wanted.authenticates or wanted.authorizer is not AuthorizerKind.NONE)
+    host = LOOPBACK if is_open else "HOST"
     for position, number in enumerate(ids):
         options = [
             f"--id {number}",
@@ -58,18 +81,25 @@ def _settings(survey: Survey, wanted: Wanted, position: int) -> Iterator[tuple[s
     yield "klamm.broker.protocol", "kafka"
     if wanted.protocol is not None:
         yield "inter.broker.protocol.version", str(wanted.protocol)
-    yield from _listeners(wanted.listeners, _KAFKA_PORT + 10 * position)
+    yield from _listeners(wanted, _KAFKA_PORT + 10 * position)
     if wanted.inter_broker_listener != "PLAINTEXT":
         yield "inter.broker.listener.name", wanted.inter_broker_listener
     if wanted.control_plane_listener:
         yield "control.plane.listener.name", wanted.control_plane_listener
-    if any(listener.security_protocol == "SSL" for listener in wanted.listeners):
+    if wanted.has_tls:
         yield from _tls(wanted)
+    yield from _sasl(wanted)
+    yield from rights_settings(wanted)
     if wanted.racks:
         yield "klamm.kafka.rack", wanted.racks[position % len(wanted.racks)]
     if wanted.registers_as_broker:
         yield "klamm.kafka.register.as.broker", "true"
-    if survey.has_credentials or "zookeeper.set.acl" in wanted.settings:
+    if wanted.zookeeper_tls:
+        yield "zookeeper.ssl.client.enable", "true"
+        yield "zookeeper.ssl.keystore.location", "KEY-AND-CERTIFICATE.pem"
+        yield "zookeeper.ssl.truststore.location", "AUTHORITIES.pem"
+    by_password = not wanted.zookeeper_tls and (survey.has_credentials or "zookeeper.set.acl" in wanted.settings)
+    if by_password or any(listener.mechanisms for listener in wanted.served):
         yield "java.security.auth.login.config", "JAAS.conf"
     defaults = Settings()
     for key, values in wanted.settings.items():
@@ -78,17 +108,51 @@ def _settings(survey: Survey, wanted: Wanted, position: int) -> Iterator[tuple[s
             yield key, values[0]
 
 
-def _listeners(listeners: Sequence[WantedListener], first_port: int) -> Iterator[tuple[str, str]]:
+def _sasl(wanted: Wanted) -> Iterator[tuple[str, str]]:
+    """Users and passwords are in the sections of the JAAS file, as the brokers have them: not in a command."""
+    mechanisms = {one.name: ",".join(one.mechanisms) for one in wanted.served if one.mechanisms}
+    if not mechanisms:
+        return
+    yield from _of_each(ENABLED_MECHANISMS, mechanisms, "")
+    given = dict(wanted.own_settings)
+    if any(OAUTHBEARER in found for found in mechanisms.values()):
+        given = _OF_TOKENS | given
+    else:
+        given = {key: value for key, value in given.items() if key == INTER_BROKER_MECHANISM}
+    yield from given.items()
+    if wanted.own_settings.get(INTER_BROKER_MECHANISM) == OAUTHBEARER:
+        yield TOKEN_SETTING, "file:///TOKEN"
+
+
+def rights_settings(wanted: Wanted) -> Iterator[tuple[str, str]]:
+    """Yield the settings with which a controller lets nobody do what the authorizer of the brokers forbids."""
+    if wanted.authorizer is AuthorizerKind.ACL:
+        yield "authorizer.class.name", ACL_AUTHORIZER
+        yield "super.users", SUPER_USERS
+        if wanted.allows_unlisted:
+            yield ALLOW_UNLISTED, ALLOW_UNLISTED_VALUE
+    elif wanted.authorizer is AuthorizerKind.OTHER:
+        yield "klamm.kafka.controller.only", "true"
+        yield "super.users", SUPER_USERS
+
+
+def _listeners(wanted: Wanted, first_port: int) -> Iterator[tuple[str, str]]:
     """Yield the listeners that the brokers have, with the same security."""
-    names = [listener.name for listener in listeners] or ["PLAINTEXT"]
+    names = [listener.name for listener in wanted.served] or ["PLAINTEXT"]
     yield "klamm.kafka.listeners", ",".join(f"{name}://HOST:{first_port + i}" for i, name in enumerate(names))
-    if any(listener.name != listener.security_protocol for listener in listeners):
-        yield "listener.security.protocol.map", protocol_map(listeners)
+    if needs_protocol_map(wanted):
+        yield "listener.security.protocol.map", protocol_map(wanted)
 
 
-def protocol_map(listeners: Sequence[WantedListener]) -> str:
+def needs_protocol_map(wanted: Wanted) -> bool:
+    """Whether the names of listeners do not say it all."""
+    return wanted.guards_grpc or any(one.name != one.security_protocol for one in wanted.served)
+
+
+def protocol_map(wanted: Wanted) -> str:
     """Write the listeners as `listener.security.protocol.map` has them."""
-    return ",".join(f"{listener.name}:{listener.security_protocol}" for listener in listeners)
+    of_grpc = _GRPC_WITH_TLS if wanted.guards_grpc else ()
+    return ",".join([*(f"{one.name}:{one.security_protocol}" for one in wanted.served), *of_grpc])
 
 
 def _tls(wanted: Wanted) -> Iterator[tuple[str, str]]:
@@ -97,18 +161,34 @@ def _tls(wanted: Wanted) -> Iterator[tuple[str, str]]:
     yield "ssl.truststore.location", "AUTHORITIES.pem"
     if not wanted.identifies_hosts:
         yield "ssl.endpoint.identification.algorithm", ""
+    secured = [listener for listener in wanted.served if _is_tls(listener)]
     # Through a controller that asks for none, anybody could do what brokers ask a certificate for.
-    demands = {listener.name: listener.client_auth for listener in wanted.listeners if _is_tls(listener)}
-    if len(set(demands.values())) == 1:
-        yield from (("ssl.client.auth", demand) for demand in set(demands.values()) - {"none"})
+    demands = {listener.name: listener.client_auth for listener in secured}
+    yield from _of_each("ssl.client.auth", demands, "none")
+    if wanted.guards_grpc and set(demands.values()) != {"required"}:
+        yield client_auth_key("GRPC"), "required"
+    if wanted.authorizer is not AuthorizerKind.NONE:
+        mappings = {listener.name: listener.principal_mapping for listener in secured}
+        yield from _of_each("ssl.principal.mapping.rules", mappings, DEFAULT_MAPPING)
+
+
+def _of_each(key: str, values: Mapping[str, str], default: str) -> Iterator[tuple[str, str]]:
+    """Yield a setting for all listeners together, or for each, where it is not the default."""
+    if len(set(values.values())) == 1:
+        yield from ((key, value) for value in set(values.values()) - {default})
         return
-    yield from ((client_auth_key(name), demand) for name, demand in demands.items() if demand != "none")
+    yield from ((listener_key(name, key), value) for name, value in values.items() if value != default)
 
 
 def _is_tls(listener: WantedListener) -> bool:
-    return listener.security_protocol == "SSL"
+    return listener.security_protocol in TLS_PROTOCOLS
 
 
 def client_auth_key(listener: str) -> str:
     """The key that demands certificates of the clients of one listener."""
-    return f"listener.name.{listener.lower()}.ssl.client.auth"
+    return listener_key(listener, "ssl.client.auth")
+
+
+def listener_key(listener: str, key: str) -> str:
+    """The key of one listener alone."""
+    return f"listener.name.{listener.lower()}.{key}"

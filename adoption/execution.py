@@ -7,7 +7,6 @@ import asyncio
 import getpass
 import signal
 import socket
-import ssl
 import time
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from adoption.broker_access import BrokerAccess
 from adoption.findings import examine
 from adoption.handover import Handover, Handovers, Withdrawal, why_not_complete
 from adoption.proofs import Proofs
@@ -50,12 +50,12 @@ class Execution:
         address: str,
         mode: AdoptedMode,
         *,
-        tls: ssl.SSLContext | None,
+        access: BrokerAccess,
         timeout_s: float,
         say: Callable[[str], None],
     ) -> None:
         self._survey, self._address, self._mode = survey, address, mode
-        self._tls, self._timeout_s, self._say = tls, timeout_s, say
+        self._access, self._timeout_s, self._say = access, timeout_s, say
         self.withdrawal = Withdrawal()
 
     async def adopt(self, zookeeper: ZooKeeper) -> AdoptionOutcome:
@@ -66,12 +66,12 @@ class Execution:
             return AdoptionOutcome((f"no controller of klamm registered within {self._timeout_s:g} s",))
         if refused := examine(found, self._address, self._mode).refusals:
             return AdoptionOutcome(refused)
-        if failed := await Proofs(self._tls, _PROOF_S).before(found):
+        if failed := await Proofs(self._access, _PROOF_S).before(found):
             return AdoptionOutcome(tuple(failed))
         by = f"{getpass.getuser()}@{socket.gethostname()}"
         brokers = tuple(broker.id for broker in found.asked)
         adoption = Adoption(self._mode, by, time.time_ns() // 1_000_000, brokers=brokers)
-        handovers = Handovers(zookeeper, self._tls, self._timeout_s, self._say)
+        handovers = Handovers(zookeeper, self._access, self._timeout_s, self._say)
         ended = await handovers.adopt(adoption, wanted(found).inter_broker_listener, self.withdrawal)
         if self.withdrawal.is_due:
             self._say(f"klamm: {why_not_complete(ended)}")
@@ -80,7 +80,7 @@ class Execution:
     async def give_back(self, zookeeper: ZooKeeper) -> bool:
         """See Handovers."""
         timeout_s = max(self._timeout_s, _GIVE_BACK_S)
-        return await Handovers(zookeeper, self._tls, timeout_s, self._say).give_back(self.withdrawal)
+        return await Handovers(zookeeper, self._access, timeout_s, self._say).give_back(self.withdrawal)
 
     async def _with_candidates(self, zookeeper: ZooKeeper) -> Survey:
         """The survey, once a candidate is registered, or at the timeout; nothing is written before one is."""

@@ -12,7 +12,7 @@ from adoption.candidate_checks import hosts_elsewhere, why_unfit
 from adoption.controller_commands import controller_commands, generated_above
 from adoption.refusals import refusals
 from adoption.survey import SHOWN, Survey, listed
-from adoption.wanted import FIND_BY_REGISTRATION, Wanted, protocol_of, wanted
+from adoption.wanted import ALLOW_UNLISTED, FIND_BY_REGISTRATION, AuthorizerKind, Wanted, protocol_of, wanted
 from cluster.model.broker import ControllerId
 from cluster.model.takeover import AdoptedMode
 
@@ -94,8 +94,12 @@ def _differences(survey: Survey, needed: Wanted) -> Iterator[str]:
 def _of_controllers(survey: Survey, needed: Wanted) -> Iterator[str]:
     """Say what the operator has to know of the controllers."""
     if "zookeeper.set.acl" in needed.settings:
-        yield "brokers set ACLs in ZooKeeper: klamm needs their identity (java.security.auth.login.config)"
-    if needed.authenticates:
+        by = (
+            "a certificate with their distinguished name" if needed.zookeeper_tls else "java.security.auth.login.config"
+        )
+        yield f"brokers set ACLs in ZooKeeper: klamm needs their identity ({by})"
+    yield from _of_rights(survey, needed)
+    if needed.authenticates and not needed.guards_grpc:
         yield (
             "brokers ask clients for certificates, and klamm's gRPC listener has neither TLS nor authentication yet: "
             "the controllers have it on 127.0.0.1, so run klamm's commands on their hosts"
@@ -122,6 +126,28 @@ def _of_controllers(survey: Survey, needed: Wanted) -> Iterator[str]:
     machines = {profile.listeners[0].host for profile in profiles if profile.listeners}
     if len(survey.candidates) > 1 and len(machines) == 1:
         yield f"all candidates are on one host ({min(machines)})"
+
+
+def _of_rights(survey: Survey, needed: Wanted) -> Iterator[str]:
+    """Say how clients will be judged, and which settings brokers do not tell."""
+    if needed.authorizer is AuthorizerKind.ACL:
+        hidden = [key for key in ("super.users", ALLOW_UNLISTED) if any(broker.hides(key) for broker in survey.asked)]
+        untold = f"; brokers do not tell {listed(hidden)}: give the controllers the same" if hidden else ""
+        yield (
+            "brokers authorise by access control lists, and so will klamm, by the same lists and by who the client is "
+            f"and where{untold}"
+        )
+    elif needed.authorizer is AuthorizerKind.OTHER:
+        named = listed(sorted({broker.authorizer for broker in survey.asked if broker.authorizer}))
+        yield (
+            f"brokers have the authorizer {named}, which klamm cannot ask: its controllers will answer brokers only "
+            "and refuse clients; topics are created and deleted, and partitions moved, by klamm's own commands"
+        )
+    if needed.guards_grpc:
+        yield (
+            "klamm's own commands need a certificate of a principal that has the rights, as Kafka's tools do: give "
+            "them --command-config"
+        )
 
 
 def _changes(survey: Survey, mode: AdoptedMode) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """Carries out what `klamm adopt` and `klamm leave` promise: writes or deletes the adoption, then waits and watches."""
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final
@@ -9,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from adoption.broker_access import BrokerAccess
 from adoption.broker_survey import obeyed_controllers
 from adoption.proofs import Proofs
 from adoption.survey import SurveyedCandidate
@@ -62,10 +62,10 @@ class Withdrawal(Struct):
 
 
 class Handovers:
-    """Both ways, for one cluster. `tls`: for brokers that listen with SSL only."""
+    """Both ways, for one cluster. `access`: how brokers are reached."""
 
-    def __init__(self, zookeeper: ZooKeeper, tls: ssl.SSLContext | None, timeout_s: float, say: Say) -> None:
-        self._zookeeper, self._tls, self._timeout_s, self._say = zookeeper, tls, timeout_s, say
+    def __init__(self, zookeeper: ZooKeeper, access: BrokerAccess, timeout_s: float, say: Say) -> None:
+        self._zookeeper, self._access, self._timeout_s, self._say = zookeeper, access, timeout_s, say
 
     async def adopt(self, adoption: Adoption, inter_broker_listener: str, withdrawal: Withdrawal) -> Handover:
         """Write the adoption; wait until a candidate is the active controller and every broker obeys it, or until the
@@ -81,9 +81,7 @@ class Handovers:
         self._say(f"wrote {ADOPTION}: mode {adoption.mode}")
         ended = await self._wait(wants_candidate=True)
         if ended.is_complete and ended.is_candidate:
-            brokers = await brokers_of_kafka(self._zookeeper)
-            failed = await Proofs(self._tls, _PROOF_S).after(brokers, inter_broker_listener)
-            ended = replace(ended, failed=tuple(failed))
+            ended = replace(ended, failed=tuple(await self._why_not_used(ended.controller, inter_broker_listener)))
         withdrawal.is_due = not (ended.is_complete and ended.is_candidate)
         return ended
 
@@ -116,6 +114,16 @@ class Handovers:
         if ended.is_complete and not ended.is_candidate:
             await self._tidy(keeps=keeps)
         return ended
+
+    async def _why_not_used(self, controller: ControllerId, inter_broker_listener: str) -> list[str]:
+        """Say what clients cannot do at the new controller; nothing of one that refuses them."""
+        found = (await registered_candidates(self._zookeeper)).get(controller)
+        profile = None if found is None else found.profile
+        if profile is not None and profile.refuses_clients:
+            return []
+        brokers = await brokers_of_kafka(self._zookeeper)
+        authorises = profile is not None and profile.authorises
+        return await Proofs(self._access, _PROOF_S).after(brokers, inter_broker_listener, authorises=authorises)
 
     async def _write(self, data: bytes) -> None:
         if await self._zookeeper.exists(ADOPTION) is None:
@@ -156,7 +164,7 @@ class Handovers:
             why = _awaited(controller, list(registered.values()), wants_candidate=wants_candidate)
             return Handover(controller, is_candidate, {}), why
         brokers = await brokers_of_kafka(self._zookeeper)
-        ended = Handover(controller, is_candidate, await obeyed_controllers(brokers, self._tls, self._timeout_s))
+        ended = Handover(controller, is_candidate, await obeyed_controllers(brokers, self._access, self._timeout_s))
         late = sorted(broker for broker, obeyed in ended.obeyed.items() if obeyed != controller)
         who = f"controller {controller} of klamm" if is_candidate else f"broker {controller}"
         what = f"waiting for brokers {_ids(late)} to obey" if late else f"all {len(ended.obeyed)} brokers obey"

@@ -4,11 +4,11 @@ Changes nothing: what is created is only validated.
 """
 
 import asyncio
-import ssl
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from adoption.broker_access import BrokerAccess
 from adoption.broker_survey import api_versions, connect, metadata
 from adoption.survey import Survey, SurveyedBroker, SurveyedCandidate
 from adoption.wanted import Wanted, wanted
@@ -28,11 +28,15 @@ _CREATE_TOPICS: Final = 4
 _VALIDATION_MS: Final = 10_000
 
 
-class Proofs:
-    """`tls`: as with `--command-config`. Each answer is the list of what failed, in sentences; empty if nothing did."""
+_NOT_AUTHORIZED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
-    def __init__(self, tls: ssl.SSLContext | None, timeout_s: float) -> None:
-        self._tls, self._timeout_s = tls, timeout_s
+
+class Proofs:
+    """`access`: as with `--command-config`. Each answer is what failed, in sentences; empty if nothing did."""
+
+    def __init__(self, access: BrokerAccess, timeout_s: float) -> None:
+        self._access, self._timeout_s = access, timeout_s
+        self._denials: tuple[ErrorCode, ...] = ()
 
     async def before(self, survey: Survey) -> list[str]:
         """Prove that brokers and candidates will understand one another; the result says what does not hold.
@@ -47,16 +51,20 @@ class Proofs:
             self._why_not_passed_on(candidate, endpoint)
             for candidate in survey.candidates.values()
             for endpoint in _endpoints(candidate)
-            if endpoint.listener in names
+            if endpoint.listener in names and not _refuses_clients(candidate)
         )
         return _found(await asyncio.gather(*of_brokers, *of_candidates))
 
-    async def after(self, brokers: Sequence[Broker], inter_broker_listener: str) -> list[str]:
+    async def after(
+        self, brokers: Sequence[Broker], inter_broker_listener: str, *, authorises: bool = False
+    ) -> list[str]:
         """A topic can be created through a broker and through klamm, at each listener that can be used from here: who
         asks a broker for the controller and then this controller is what an administrator's client does.
+
+        `authorises`: whether the controller has an authorizer. Whom it tells that a right is missing has been answered.
         """
-        usable = ("PLAINTEXT", "SSL") if self._tls is not None else ("PLAINTEXT",)
-        names = dict.fromkeys(e.listener for b in brokers for e in b.endpoints if e.security_protocol in usable)
+        names = dict.fromkeys(e.listener for b in brokers for e in b.endpoints if self._access.reaches(e))
+        self._denials = _NOT_AUTHORIZED if authorises else ()
         checks = (self._why_not_created(name, brokers, is_needed=name == inter_broker_listener) for name in names)
         return _found(await asyncio.gather(*checks))
 
@@ -65,7 +73,7 @@ class Proofs:
         if endpoint is None:
             return f"broker {broker.id} has no listener for controllers"
         try:
-            connection = await connect(endpoint, self._tls, self._timeout_s)
+            connection = await connect(endpoint, self._access, self._timeout_s)
             try:
                 answer = await api_versions(connection, self._timeout_s)
             finally:
@@ -77,7 +85,7 @@ class Proofs:
 
     async def _why_not_passed_on(self, candidate: SurveyedCandidate, endpoint: Endpoint) -> str:
         try:
-            connection = await connect(endpoint, self._tls, self._timeout_s)
+            connection = await connect(endpoint, self._access, self._timeout_s)
             try:
                 await metadata(connection, self._timeout_s)
             finally:
@@ -93,7 +101,7 @@ class Proofs:
         why, endpoints = "no broker has it", [e for broker in brokers if (e := broker.endpoint(listener)) is not None]
         for endpoint in endpoints:
             try:
-                connection = await connect(endpoint, self._tls, self._timeout_s)
+                connection = await connect(endpoint, self._access, self._timeout_s)
                 try:
                     answer = await metadata(connection, self._timeout_s)
                 finally:
@@ -116,14 +124,18 @@ class Proofs:
         topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=(assignment,))
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=_VALIDATION_MS, validate_only=True)
         try:
-            connection = await connect(controller, self._tls, self._timeout_s)
+            connection = await connect(controller, self._access, self._timeout_s)
             try:
                 answer = await connection.call(request, _CREATE_TOPICS, CreateTopicsResponse, timeout_s=self._timeout_s)
             finally:
                 connection.close()
         except ClusterError as error:
             return f"no topic can be created at the controller's listener {controller.listener}: {error}"
-        refused = [(known_code(t.error_code), t.error_message) for t in answer.topics if t.error_code]
+        refused = [
+            (known_code(t.error_code), t.error_message)
+            for t in answer.topics
+            if t.error_code and t.error_code not in self._denials
+        ]
         return "".join(_refusal(controller, code, message) for code, message in refused)
 
 
@@ -138,6 +150,10 @@ def _endpoints(candidate: SurveyedCandidate) -> list[Endpoint]:
     profile = candidate.profile
     listeners = () if profile is None else profile.listeners
     return [Endpoint(one.host, one.port, one.name, one.security_protocol) for one in listeners]
+
+
+def _refuses_clients(candidate: SurveyedCandidate) -> bool:
+    return candidate.profile is not None and candidate.profile.refuses_clients
 
 
 def _found(failures: Iterable[str]) -> list[str]:

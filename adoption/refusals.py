@@ -3,16 +3,31 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from adoption.survey import Survey, SurveyedBroker, listed
+from adoption.survey import GSSAPI, Survey, SurveyedBroker, listed
 from adoption.wanted import protocol_of
 from cluster.config.kafka_listeners import PROTOCOLS, is_listener_name
 from cluster.model import bounds
+from cluster.model.errors import ConfigError
 from cluster.model.protocol_version import OLDEST_KAFKA
+from cluster.sasl.mechanisms import MECHANISMS
+from cluster.security.mapping import parse_mapping_rules
 
 _LEADER_AND_ISR: Final = 4
 _STOP_REPLICA: Final = 5
 _RELEASES: Final = {4: "2.6 to 2.7", 5: "2.8 to 3.1", 6: "3.2 to 3.3", 7: "3.4 to 3.9"}
 """Highest version of LeaderAndIsr -> releases."""
+_GIVE_IDENTITY: Final = ": give --command-config the identity of the brokers or of a super user"
+DEFAULT_PRINCIPAL_BUILDERS: Final = (
+    "",
+    "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+    "class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+)
+_SPEAKS: Final = f"which klamm does not speak: it speaks {', '.join(MECHANISMS)}"
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
+_KNOWN_HANDLERS: Final = (
+    f"{_OAUTH}OAuthBearerValidatorCallbackHandler",
+    f"{_OAUTH}secured.OAuthBearerValidatorCallbackHandler",
+)
 _TOKEN_KEYS: Final = ("delegation.token.master.key", "delegation.token.secret.key")
 
 
@@ -35,39 +50,84 @@ def refusals(survey: Survey) -> Iterator[str]:
             "a migration to KRaft has begun (/migration, or /controller names a KRaft controller): finish it, or roll "
             "it back, as Kafka's documentation says"
         )
-    for path in survey.not_writable:
-        yield (
-            f"the ACL of {path} does not let this identity change it: give java.security.auth.login.config of the "
-            "brokers' user in --command-config, and to the controllers"
-        )
+    yield from _of_zookeeper(survey)
     for broker in survey.brokers:
         yield from (f"broker {broker.id} {why}" for why in _of_broker(broker))
     yield from _of_differences(survey)
 
 
+def _of_zookeeper(survey: Survey) -> Iterator[str]:
+    uses_tls = any(broker.config("zookeeper.ssl.client.enable") == "true" for broker in survey.asked)
+    what = (
+        "a certificate with the brokers' distinguished name (zookeeper.ssl.keystore.location)"
+        if uses_tls
+        else "java.security.auth.login.config of the brokers' user"
+    )
+    for path in survey.not_writable:
+        yield (
+            f"the ACL of {path} does not let this identity change it: give {what} in --command-config, and to the "
+            "controllers"
+        )
+    for path in survey.not_readable:
+        yield (
+            f"the ACL of {path} does not let this identity read it: give {what} in --command-config, and to the "
+            "controllers"
+        )
+
+
 def _of_broker(broker: SurveyedBroker) -> Iterator[str]:
     if broker.registered.klamm_version:
         yield f"runs klamm {broker.registered.klamm_version}: its controllers are klamm's already"
-    with_sasl = [e.listener for e in broker.registered.endpoints if e.security_protocol.startswith("SASL_")]
-    if with_sasl:
-        yield f"has a listener with SASL ({listed(with_sasl)}), which klamm cannot authenticate itself to yet"
     unusable = [e.listener for e in broker.registered.endpoints if not is_listener_name(e.listener)]
     if unusable:
         yield f"has a listener whose name klamm cannot have: {bounds.shortened(unusable[0])}"
     answers = broker.answers
     if answers is None:
         yield f"cannot be asked: {broker.why_not}"
-    elif answers.has_authorizer or broker.config("authorizer.class.name"):
-        denied = f", which denies this client its settings ({answers.no_configs})" if answers.no_configs else ""
-        yield (
-            f"has an authorizer{denied}: through klamm's listener anybody could do what it forbids, as klamm does not "
-            "authorise yet"
-        )
     elif answers.no_configs:
-        yield f"does not tell its settings: {answers.no_configs}"
+        yield f"does not tell its settings: {answers.no_configs}{_GIVE_IDENTITY if broker.authorizer else ''}"
     if answers is not None and not answers.no_configs:
         yield from _of_settings(broker)
         yield from _of_control_listener(broker)
+        yield from _of_sasl(broker)
+        yield from _of_rights(broker)
+
+
+def _of_sasl(broker: SurveyedBroker) -> Iterator[str]:
+    """Yield what keeps klamm from authenticating itself to the broker, or clients as the broker does."""
+    control, own = broker.control_endpoint, broker.config("sasl.mechanism.inter.broker.protocol") or GSSAPI
+    if control is not None and control.has_sasl and own not in MECHANISMS:
+        yield f"authenticates to other brokers by {own} (sasl.mechanism.inter.broker.protocol), {_SPEAKS}"
+    for endpoint in broker.registered.endpoints:
+        unknown = [name for name in broker.mechanisms(endpoint) if name not in MECHANISMS]
+        if unknown and endpoint != control:
+            yield (
+                f"has the SASL mechanism {listed(unknown)} at its listener {endpoint.listener}, {_SPEAKS}: clients "
+                "that use it would be refused by the controller"
+            )
+    answers = broker.answers
+    handlers = {} if answers is None else answers.configs
+    for key, handler in handlers.items():
+        if key.endswith("sasl.server.callback.handler.class") and handler and handler not in _KNOWN_HANDLERS:
+            yield f"has {key}={handler}, which klamm cannot ask whether a password or token is right"
+
+
+def _of_rights(broker: SurveyedBroker) -> Iterator[str]:
+    """Yield what keeps klamm from knowing who may do what, or from being obeyed."""
+    if not broker.authorizer:
+        return
+    if broker.answers is not None and broker.answers.lets_control is False:
+        yield f"does not let this client send what controllers send (ClusterAction on the cluster){_GIVE_IDENTITY}"
+    builder = broker.config("principal.builder.class")
+    if builder not in DEFAULT_PRINCIPAL_BUILDERS:
+        yield f"has principal.builder.class={builder}, which klamm cannot ask who a client is: its rights are unknown"
+    for endpoint in broker.registered.endpoints:
+        rules = broker.principal_mapping(endpoint.listener)
+        try:
+            parse_mapping_rules(rules)
+        except ConfigError as error:
+            yield f"has ssl.principal.mapping.rules that klamm does not understand: {'; '.join(error.errors)}"
+            return
 
 
 def _of_settings(broker: SurveyedBroker) -> Iterator[str]:
@@ -107,10 +167,16 @@ def _of_differences(survey: Survey) -> Iterator[str]:
         "in control.plane.listener.name",
         [(broker.id, broker.control_plane_listener or "none") for broker in survey.asked],
     )
+    yield from _of_difference(
+        "in authorizer.class.name", [(broker.id, broker.authorizer or "none") for broker in survey.asked]
+    )
     endpoints = [(broker.id, endpoint) for broker in survey.brokers for endpoint in broker.registered.endpoints]
     for name in dict.fromkeys(endpoint.listener for _, endpoint in endpoints):
         protocols = [(id_, endpoint.security_protocol) for id_, endpoint in endpoints if endpoint.listener == name]
         yield from _of_difference(f"in the security protocol of {name}", protocols)
+        guarded = [b for b in survey.asked if b.authorizer and b.registered.endpoint(name) is not None]
+        mappings = [(broker.id, broker.principal_mapping(name)) for broker in guarded]
+        yield from _of_difference(f"in ssl.principal.mapping.rules of {name}", mappings)
 
 
 def _of_difference(what: str, values: Iterable[tuple[int, str]]) -> Iterator[str]:

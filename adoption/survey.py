@@ -11,6 +11,9 @@ from cluster.znodes.candidates import CandidateProfile
 
 SHOWN: Final = 5
 """So many of a list of findings are named."""
+GSSAPI: Final = "GSSAPI"
+"""What brokers speak by SASL unless their settings say otherwise."""
+UNKNOWN_AUTHORIZER: Final = "unknown"
 
 
 def listed(items: Sequence[object]) -> str:
@@ -25,7 +28,8 @@ class BrokerAnswers(Struct, frozen=True):
 
     `configs`: its effective settings, those with the prefix of a listener among them. `hidden`: settings that are
     given, and whose values it does not tell. `no_configs`: why it tells none of its settings. `controller`: whom it
-    obeys, by its metadata; -1 for nobody.
+    obeys, by its metadata; -1 for nobody. `lets_control`: whether its authorizer lets this identity send what
+    controllers send; None without one.
     """
 
     versions: Mapping[int, int] = {}
@@ -34,6 +38,7 @@ class BrokerAnswers(Struct, frozen=True):
     controller: ControllerId = NO_CONTROLLER
     hidden: frozenset[str] = frozenset()
     no_configs: str = ""
+    lets_control: bool | None = None
 
 
 class SurveyedBroker(Struct, frozen=True):
@@ -61,6 +66,17 @@ class SurveyedBroker(Struct, frozen=True):
         own = configs.get(f"listener.name.{listener.lower()}.{key}")
         return configs.get(key, "") if own is None else own
 
+    def hides(self, key: str) -> bool:
+        """Whether it has this setting, and does not tell its value."""
+        return self.answers is not None and key in self.answers.hidden
+
+    @property
+    def authorizer(self) -> str:
+        """The class of its authorizer; empty if it has none, UNKNOWN_AUTHORIZER if it does not tell."""
+        named = self.config("authorizer.class.name")
+        has_one = self.answers is not None and self.answers.has_authorizer
+        return named or (UNKNOWN_AUTHORIZER if has_one else "")
+
     @property
     def inter_broker_listener(self) -> str:
         """The name under which it looks for other brokers, and for the controller unless it has a control plane.
@@ -79,6 +95,17 @@ class SurveyedBroker(Struct, frozen=True):
     def control_endpoint(self) -> Endpoint | None:
         """The endpoint where a controller sends it requests; None if it has no such listener."""
         return self.registered.endpoint(self.control_plane_listener or self.inter_broker_listener)
+
+    def principal_mapping(self, listener: str) -> str:
+        """The rules by which it names the users of certificates at a listener; DEFAULT if it has none."""
+        return self.config_of(listener, "ssl.principal.mapping.rules") or "DEFAULT"
+
+    def mechanisms(self, endpoint: Endpoint) -> tuple[str, ...]:
+        """The SASL mechanisms of a listener; none of one without SASL."""
+        if not endpoint.has_sasl:
+            return ()
+        enabled = self.config_of(endpoint.listener, "sasl.enabled.mechanisms") or GSSAPI
+        return tuple(sorted(name.strip() for name in enabled.split(",") if name.strip()))
 
     def client_auth(self, endpoint: Endpoint) -> str:
         """Say which certificate it demands of the clients of a listener: none, requested or required."""
@@ -99,9 +126,9 @@ class SurveyedCandidate(Struct, frozen=True):
 class Survey(Struct, frozen=True):
     """`controller`: by `/controller`, -1 for none. `candidates`: those of klamm.
 
-    `absent`: brokers that are not registered -> how many replicas are assigned to them. `malformed`:
-    path -> why. `not_writable`: znodes that this identity may not change. `is_migrating`: a migration to KRaft has
-    begun. `has_credentials`: whether ZooKeeper was asked under an identity.
+    `absent`: brokers that are not registered -> how many replicas are assigned to them. `malformed`: path -> why.
+    `not_writable`, `not_readable`: znodes that this identity may not change, or read. `is_migrating`: a migration to
+    KRaft has begun. `has_credentials`: whether ZooKeeper was asked under an identity.
     """
 
     cluster_id: str
@@ -117,6 +144,7 @@ class Survey(Struct, frozen=True):
     reassigning: tuple[str, ...] = ()
     malformed: Mapping[str, str] = {}
     not_writable: tuple[str, ...] = ()
+    not_readable: tuple[str, ...] = ()
     is_migrating: bool = False
     has_credentials: bool = False
 

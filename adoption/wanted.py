@@ -4,6 +4,7 @@ Pure functions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Final
 
 from msgspec import Struct
@@ -13,23 +14,48 @@ from cluster.model import bounds
 from cluster.model.broker import BrokerId
 from cluster.model.listeners import DEFAULT_CONTROL_LISTENER
 from cluster.model.protocol_version import ProtocolVersion
+from cluster.security.acls import ACL_AUTHORIZERS
 from controller.candidate_profile import DECIDING_SETTINGS
 
 FIND_BY_REGISTRATION: Final = ProtocolVersion((3, 0), 0)
 """From here on brokers find a controller otherwise than under `/brokers/ids` at a controlled shutdown."""
 _SET_ACL: Final = "zookeeper.set.acl"
 _NO_CONTROL_PLANE: Final = "KLAMM-CONTROL"
+DEFAULT_MAPPING: Final = "DEFAULT"
 AUTHENTICATION: Final = ("none", "requested", "required")
 """From the weakest."""
+INTER_BROKER_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
+_OF_SASL: Final = (
+    INTER_BROKER_MECHANISM,
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.sub.claim.name",
+)
+ALLOW_UNLISTED: Final = "allow.everyone.if.no.acl.found"
+TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
+
+
+class AuthorizerKind(Enum):
+    """How brokers authorise: not at all, by access control lists as klamm does, or otherwise."""
+
+    NONE = "none"
+    ACL = "acl"
+    OTHER = "other"
 
 
 class WantedListener(Struct, frozen=True):
-    """A listener that brokers have; `brokers`: which. `client_auth`: the strictest of theirs."""
+    """A listener that brokers have; `brokers`: which. `client_auth`: the strictest of theirs.
+
+    `principal_mapping`: the rules by which they name the users of certificates. `mechanisms`: of SASL, all of theirs.
+    """
 
     name: str
     security_protocol: str
     client_auth: str
     brokers: tuple[BrokerId, ...]
+    principal_mapping: str = DEFAULT_MAPPING
+    mechanisms: tuple[str, ...] = ()
 
 
 class Wanted(Struct, frozen=True):
@@ -37,7 +63,9 @@ class Wanted(Struct, frozen=True):
 
     `needs_certificate`: whether brokers demand one of whom sends them control requests. `authenticates`: whether a
     listener demands one of its clients. `settings`: by which controllers decide -> the values that brokers have, the
-    one to take first.
+    one to take first. `authorizer`: how brokers authorise. `allows_unlisted`: whether it may let everyone do what there
+    is no rule about. `zookeeper_tls`: whether they speak TLS to ZooKeeper. `own_settings`: those by which they
+    authenticate themselves, and tokens.
     """
 
     protocol: ProtocolVersion | None
@@ -50,6 +78,32 @@ class Wanted(Struct, frozen=True):
     racks: tuple[str, ...]
     registers_as_broker: bool
     settings: Mapping[str, tuple[str, ...]]
+    authorizer: AuthorizerKind = AuthorizerKind.NONE
+    allows_unlisted: bool = False
+    zookeeper_tls: bool = False
+    own_settings: Mapping[str, str] = {}
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether any listener has certificates."""
+        return any(listener.security_protocol in TLS_PROTOCOLS for listener in self.listeners)
+
+    @property
+    def guards_grpc(self) -> bool:
+        """Whether klamm's own listeners need TLS and certificates, as rights need to know who calls."""
+        return self.authorizer is not AuthorizerKind.NONE and self.has_tls
+
+    @property
+    def served(self) -> tuple[WantedListener, ...]:
+        """The listeners at which controllers have to answer: all of them, unless clients are refused anyway."""
+        if self.authorizer is not AuthorizerKind.OTHER:
+            return self.listeners
+        return tuple(one for one in self.listeners if one.name in self.of_brokers)
+
+    @property
+    def of_brokers(self) -> frozenset[str]:
+        """The names of the listeners by which brokers look for the controller."""
+        return frozenset({self.inter_broker_listener, self.control_plane_listener})
 
     def listener(self, name: str) -> WantedListener | None:
         return next((listener for listener in self.listeners if listener.name == name), None)
@@ -82,8 +136,22 @@ def wanted(survey: Survey) -> Wanted:
         ),
         racks=tuple(sorted({b.registered.rack for b in survey.brokers if b.registered.rack is not None})),
         registers_as_broker=any(protocol < FIND_BY_REGISTRATION for protocol in protocols),
+        authorizer=_authorizer(brokers),
+        allows_unlisted=any(b.hides(ALLOW_UNLISTED) or b.config(ALLOW_UNLISTED) == "true" for b in brokers),
+        own_settings={
+            key: value for key in _OF_SASL if (value := _first((v for b in brokers if (v := b.config(key))), ""))
+        },
+        zookeeper_tls=any(broker.config("zookeeper.ssl.client.enable") == "true" for broker in brokers),
         settings={key: found for key in DECIDING_SETTINGS if (found := _values(brokers, key))},
     )
+
+
+def _authorizer(brokers: Sequence[SurveyedBroker]) -> AuthorizerKind:
+    """Name the kind that they have; brokers that differ are refused."""
+    found = {broker.authorizer for broker in brokers} - {""}
+    if not found:
+        return AuthorizerKind.NONE
+    return AuthorizerKind.ACL if found <= set(ACL_AUTHORIZERS) else AuthorizerKind.OTHER
 
 
 def _first(values: Iterable[str], default: str) -> str:
@@ -99,7 +167,10 @@ def _listeners(brokers: Sequence[SurveyedBroker]) -> Iterable[WantedListener]:
         of_it = [(broker, endpoint) for broker, endpoint in endpoints if endpoint.listener == name]
         demands = [broker.client_auth(endpoint) for broker, endpoint in of_it]
         strictest = max(demands, key=lambda demand: AUTHENTICATION.index(demand) if demand in AUTHENTICATION else 0)
-        yield WantedListener(name, of_it[0][1].security_protocol, strictest, tuple(broker.id for broker, _ in of_it))
+        mapping = _first((b.principal_mapping(name) for b, _ in of_it if b.answers is not None), DEFAULT_MAPPING)
+        ids = tuple(broker.id for broker, _ in of_it)
+        mechanisms = tuple(sorted({m for b, e in of_it if b.answers is not None for m in b.mechanisms(e)}))
+        yield WantedListener(name, of_it[0][1].security_protocol, strictest, ids, mapping, mechanisms)
 
 
 def _control_plane(brokers: Sequence[SurveyedBroker], names: set[str]) -> str:

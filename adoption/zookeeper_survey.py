@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from adoption.survey import Survey, SurveyedBroker, SurveyedCandidate
 from cluster.model.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId
-from cluster.model.errors import DECODE_ERRORS, MalformedZnodeError, OutcomeUnknownError
+from cluster.model.errors import DECODE_ERRORS, MalformedZnodeError, OutcomeUnknownError, ZooKeeperAccessError
 from cluster.model.partition import TopicAssignment
 from cluster.znodes.admin_requests import decode_reassignments
 from cluster.znodes.adoption import Adoption, decode_adoption
@@ -23,20 +23,35 @@ from cluster.znodes.paths import (
     BROKERS_TOPICS,
     CLUSTER_ID,
     CONFIG_BROKERS,
+    CONFIG_CHANGES,
     CONFIG_TOPICS,
+    CONFIG_USERS,
     CONTROLLER,
     CONTROLLER_EPOCH,
     CONTROLLERS_IDS,
     DELETE_TOPICS,
     FEATURE,
+    ISR_CHANGE_NOTIFICATION,
     PRODUCER_ID_BLOCK,
     REASSIGN_PARTITIONS,
     controller_registration_path,
 )
 from cluster.znodes.topics import decode_topic
+from cluster.zookeeper.access_rules import access_list_paths
 from cluster.zookeeper.port import Check, Create, Op, SetData, ZkError, Znode, ZooKeeper
 from cluster.zookeeper.registrations import registered_brokers, registered_controllers
 
+_ROOT = "/"
+_PARENTS = (
+    _ROOT,
+    BROKERS_TOPICS,
+    CONFIG_TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    ISR_CHANGE_NOTIFICATION,
+    *access_list_paths(),
+)
+"""Under each of them a controller creates znodes."""
 _MIGRATION = "/migration"
 _NOWHERE = "/klamm-adopt-rehearsal"
 """There is no such znode, so that no transaction which checks it succeeds."""
@@ -70,6 +85,7 @@ async def survey_zookeeper(zookeeper: ZooKeeper) -> Survey:
         reassigning=_reassigning(assignments, found.get(REASSIGN_PARTITIONS)),
         malformed={path: why for path, znode in found.items() if (why := why_malformed(path, znode.data)) is not None},
         not_writable=await _not_writable(zookeeper, found),
+        not_readable=await _not_readable(zookeeper),
         is_migrating=await zookeeper.exists(_MIGRATION) is not None or _is_of_kraft(found.get(CONTROLLER)),
     )
 
@@ -110,10 +126,15 @@ async def _not_writable(zookeeper: ZooKeeper, found: Mapping[str, Znode]) -> tup
     ZooKeeper judges the rights of each operation before it judges the whole: a transaction that cannot succeed tells
     them, and changes nothing.
     """
-    ops: dict[str, Op] = {BROKERS_TOPICS: Create(f"{BROKERS_TOPICS}{_NOWHERE}")}
-    if CONTROLLER_EPOCH in found:
-        epoch = found[CONTROLLER_EPOCH]
-        ops[CONTROLLER_EPOCH] = SetData(CONTROLLER_EPOCH, epoch.data, epoch.stat.version)
+    ops: dict[str, Op] = {}
+    for path in _PARENTS:
+        if path == _ROOT or await zookeeper.exists(path) is not None:
+            # Another name, as the transaction would succeed if it created what it checks.
+            ops[path] = Create(f"{path.rstrip(_ROOT)}{_NOWHERE}-new")
+    for path in await _written(zookeeper, found):
+        znode = found.get(path) or await zookeeper.get(path)
+        if znode is not None:
+            ops[path] = SetData(path, znode.data, znode.stat.version)
     refused = []
     for path, op in ops.items():
         with suppress(OutcomeUnknownError):
@@ -121,6 +142,29 @@ async def _not_writable(zookeeper: ZooKeeper, found: Mapping[str, Znode]) -> tup
             if results[0].error is ZkError.NO_AUTH:
                 refused.append(path)
     return tuple(sorted(refused))
+
+
+async def _written(zookeeper: ZooKeeper, found: Mapping[str, Znode]) -> list[str]:
+    """Choose one znode of each kind whose data a controller writes."""
+    topic = next((path for path in found if _parent(path) == BROKERS_TOPICS), None)
+    states = [] if topic is None else [topic, f"{topic}/partitions/0/state"]
+    config = [path for path in found if _parent(path) == CONFIG_TOPICS][:1]
+    return [CONTROLLER_EPOCH, PRODUCER_ID_BLOCK, FEATURE, *states, *config]
+
+
+async def _not_readable(zookeeper: ZooKeeper) -> tuple[str, ...]:
+    """Znodes that this identity may not read, one of each kind that Kafka keeps from others: users with their
+    passwords, and access control lists.
+    """
+    refused: list[str] = []
+    for parent in (CONFIG_USERS, *(path for path in access_list_paths() if path.count("/") > 1)):
+        for name in (await zookeeper.children(parent) or ())[:1]:
+            path = f"{parent}/{name}"
+            try:
+                await zookeeper.get(path)
+            except ZooKeeperAccessError:
+                refused.append(path)
+    return tuple(refused)
 
 
 def _parent(path: str) -> str:

@@ -1,5 +1,6 @@
 """Opens the client for the kind of brokers that the configuration names: klamm's agents, or brokers of Apache Kafka."""
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
@@ -10,21 +11,27 @@ import structlog
 from msgspec.structs import replace
 
 from cluster.aio.tasks import TaskSet
+from cluster.config.broker_logins import BrokerLogins
 from cluster.config.config import NodeConfig
+from cluster.config.kafka_sasl import kafka_sasl
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import RequestMetrics
 from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.process.tls import ProcessTls
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
+from cluster.rpc.authentication import Authentication
 from cluster.rpc.process_servers import channel_security
 from cluster.rpc.rights import KnownRules
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import controller_addresses, registered_brokers, registered_controllers
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.kafka.acl_apis import ACL_APIS
+from controller.adapters.kafka.authentication import SaslListener, announcing
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.broker_versions import BrokerVersions
 from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.live_brokers import LiveBrokers
@@ -35,6 +42,16 @@ from controller.freed_memory import FreedMemory
 from controller.ports import BrokerClient
 
 _log = structlog.stdlib.get_logger()
+
+
+class ProcessSecurity(NamedTuple):
+    """The keys and certificates of a process, what authenticates its users, and the rules of its authorizer, None
+    without.
+    """
+
+    tls: ProcessTls
+    authentication: Authentication
+    rules: KnownRules | None
 
 
 class OpenedClient(NamedTuple):
@@ -53,50 +70,51 @@ async def open_broker_client(
     handler: RequestHandler,
     admission: Admission,
     *,
-    of_process: ProcessTls,
+    security: ProcessSecurity,
     metrics: Metrics,
-    rules: KnownRules | None,
     cleanup: AsyncExitStack,
 ) -> OpenedClient:
     """The client for the brokers of this cluster, closed by `cleanup`.
 
-    `of_process`: the keys and certificates of this process. `rules`: of the authorizer, None without.
     With Kafka's brokers also the listeners for them are opened, of which the client tells them. Raises StartupError if
     an address cannot be bound.
     """
     if config.settings.klamm_broker_protocol == "klamm":
-        agents = GrpcBrokerClient(config.settings, channel_security(of_process))
+        agents = GrpcBrokerClient(config.settings, channel_security(security.tls))
         cleanup.push_async_callback(agents.close)
         return OpenedClient(agents)
-    client_id = f"klamm-{config.id}"
-    request_metrics = RequestMetrics(metrics)
-    authorizers = Authorizers()
+    client_id, rules = f"klamm-{config.id}", security.rules
     of_active = OF_ACTIVE_CONTROLLER if rules is None else (*OF_ACTIVE_CONTROLLER, *ACL_APIS)
     local = LocalAnswers([answered.key for answered in of_active], config.data[0])
     apis = {c.key: c for c in (*of_active, *config_apis(ControllerId(config.id)))}
-    tls = of_process.of_kafka()
+    tls = security.tls.of_kafka()
     # Filled once the ports are bound: a client may be connected before the last of them is.
     own_addresses: set[str] = set()
-    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls)
-    threads = LongRequests()
-    memory = FreedMemory()
-    cleanup.callback(threads.close)
-    cleanup.callback(memory.close)
+    logins = BrokerLogins(config.settings)
+    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls, logins=logins)
+    threads, memory = LongRequests(), FreedMemory()
+    for held in (live, threads, memory):
+        cleanup.callback(held.close)
     services = KafkaServices(
         handler,
         admission,
-        request_metrics,
+        RequestMetrics(metrics),
         live,
         local,
         apis,
-        authorizers,
+        authorizers := Authorizers(is_authorised=rules is not None),
         ClientCertificates(live, config.settings.listener_names),
         threads,
         memory,
         rules,
+        config.settings.klamm_kafka_controller_only,
+        config.settings.listener_names,
     )
+    sasl = _sasl_listeners(config, security.authentication, live, [answered.key for answered in of_active])
     tasks = await cleanup.enter_async_context(TaskSet())
-    servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, metrics, tls=tls.listening)
+    servers = await serve_kafka(
+        config.kafka_listeners, admission.limits, tasks, services, metrics, tls=tls.listening, sasl=sasl
+    )
     cleanup.push_async_callback(servers.stop)
     own_addresses.update(endpoint.address for endpoint in servers.endpoints)
     controller = servers.controller(config.id, config.settings.klamm_kafka_rack)
@@ -106,6 +124,17 @@ async def open_broker_client(
     registers = config.settings.klamm_kafka_register_as_broker
     as_broker = replace(controller, klamm_version=version("klamm")) if registers else None
     return OpenedClient(client, as_broker, servers.endpoints)
+
+
+def _sasl_listeners(
+    config: NodeConfig, authentication: Authentication, live: LiveBrokers, own: Sequence[ApiKey]
+) -> dict[str, SaslListener]:
+    """The Kafka listeners with SASL, by name. `own`: the APIs that the controller answers itself."""
+    versions, steps = BrokerVersions(live), authentication.steps
+    return {
+        name: SaslListener(name, authentication.mechanisms_of(found), steps, announcing(own, versions, name))
+        for name, found in kafka_sasl(config.settings, config.kafka_listeners).items()
+    }
 
 
 async def _kafka_brokers(zookeeper: ZooKeeper) -> list[Broker]:

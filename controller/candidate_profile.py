@@ -36,6 +36,9 @@ def candidate_profile(config: NodeConfig, advertised: Sequence[Endpoint]) -> Can
         control_plane_listener=names.control,
         listeners=tuple(_listener(endpoint, settings) for endpoint in advertised),
         has_certificate=settings.ssl_keystore_location is not None or settings.ssl_keystore_key is not None,
+        authorises=bool(settings.authorizer_class_name),
+        refuses_clients=settings.klamm_kafka_controller_only,
+        allows_unlisted=bool(settings.authorizer_class_name) and settings.allow_everyone_if_no_acl_found,
         is_grpc_local=not has_open_listener(config),
         registers_as_broker=settings.klamm_kafka_register_as_broker,
         rack=settings.klamm_kafka_rack,
@@ -45,7 +48,15 @@ def candidate_profile(config: NodeConfig, advertised: Sequence[Endpoint]) -> Can
 
 def _listener(endpoint: Endpoint, settings: Settings) -> CandidateListener:
     client_auth = settings.client_auth_of(endpoint.listener) if endpoint.security_protocol == "SSL" else "none"
-    return CandidateListener(endpoint.listener, endpoint.security_protocol, endpoint.host, endpoint.port, client_auth)
+    return CandidateListener(
+        endpoint.listener,
+        endpoint.security_protocol,
+        endpoint.host,
+        endpoint.port,
+        client_auth,
+        settings.mapping_rules_of(endpoint.listener),
+        tuple(sorted(settings.mechanisms_of(endpoint.listener))) if endpoint.has_sasl else (),
+    )
 
 
 def _deciding(settings: Settings) -> Mapping[str, str]:

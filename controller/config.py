@@ -49,6 +49,11 @@ class ControllerConfig(Struct, frozen=True):
         return self.settings.klamm_standby_max_partitions if self.settings.klamm_standby_warm else 0
 
     @property
+    def authenticates_to_brokers(self) -> bool:
+        """Whether this process has credentials for listeners of Apache Kafka's brokers with SASL."""
+        return self.settings.sasl_mechanism_inter_broker_protocol is not None
+
+    @property
     def least_profile(self) -> CandidateProfile:
         """The profile of this candidate as far as it is known without its process."""
         names = self.listeners

@@ -69,7 +69,14 @@ class Fitness:
         addresses = await controller_addresses(self._zookeeper) if config.governs_kafka else frozenset[str]()
         refused = {broker: UNREADABLE for broker in there if broker not in found}
         for broker, registered in found.items():
-            why = why_not_admitted(registered.broker, config.listeners, config.broker_protocol, levels, addresses)
+            why = why_not_admitted(
+                registered.broker,
+                config.listeners,
+                config.broker_protocol,
+                levels,
+                addresses,
+                authenticates=config.authenticates_to_brokers,
+            )
             if why is not None:
                 refused[broker] = why
         await self._zookeeper.exists(ADOPTION, watch=True)

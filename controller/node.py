@@ -30,6 +30,7 @@ from cluster.requests.context import RequestContext
 from cluster.rpc.apis import Api, ApiKind, DirectApi, check_listener
 from cluster.rpc.muted_senders import MutedSenders, Sender
 from cluster.rpc.refusals import handle_within_bounds
+from cluster.security.authorization import FixedRules
 from cluster.security.principals import ANONYMOUS, Principal
 from cluster.znodes.cluster_wide import readable_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
@@ -117,7 +118,7 @@ class ControllerNode:
         controller: Controller,
         zookeeper: ZooKeeper,
         apis: Iterable[DirectApi[Any]],
-        rules: AccessRules | None = None,
+        rules: AccessRules | FixedRules | None = None,
     ) -> None:
         self._controller, self._rules = controller, rules
         self._zookeeper = zookeeper
@@ -191,9 +192,9 @@ class ControllerNode:
         if guarded and not is_on_this_host(context.peer):
             raise ApiError(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                f"broker {min(guarded)} has an authorizer, and klamm neither authenticates nor authorises its callers "
-                "yet: it takes changes from its own host only; run the command on the host of the active controller, "
-                "or give the cluster back with klamm leave",
+                f"broker {min(guarded)} has an authorizer, and this controller has none: it takes changes from its own "
+                "host only; give it the authorizer.class.name and super.users of the brokers, or run the command on "
+                "the host of the active controller",
             )
 
     async def _ask(self, api: ControllerApi[Any, Any], context: RequestContext, request: Any) -> Any:

@@ -24,7 +24,7 @@ from cluster.model.errors import (
     ZooKeeperAuthenticationError,
     ZooKeeperUnreachableError,
 )
-from cluster.process.authorization import load_access_rules
+from cluster.process.authorization import load_access_rules, rules_for_super_users
 from cluster.process.descriptors import DescriptorPlan, plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
@@ -40,7 +40,7 @@ from cluster.rpc.rights import guarded
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.registrations import registered_endpoints
 from controller.adapters.grpc_server import serve_controller
-from controller.broker_clients import OpenedClient, open_broker_client
+from controller.broker_clients import OpenedClient, ProcessSecurity, open_broker_client
 from controller.candidate_profile import candidate_profile
 from controller.config import ControllerConfig
 from controller.controller import Controller
@@ -75,11 +75,12 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
-        rules = await load_access_rules(config, metrics, tls.zookeeper, cleanup)
+        rules = rules_for_super_users(config) or await load_access_rules(config, metrics, tls.zookeeper, cleanup)
         servers = await serve_listeners(config, serve, tls, authentication)
         cleanup.push_async_callback(servers.stop)
+        security = ProcessSecurity(tls, authentication, rules)
         opened = await open_broker_client(
-            config, zookeeper, entrance, admission, of_process=tls, metrics=metrics, rules=rules, cleanup=cleanup
+            config, zookeeper, entrance, admission, security=security, metrics=metrics, cleanup=cleanup
         )
         controller = Controller(
             config=_controller_config(config, servers.endpoints, opened),

@@ -4,7 +4,7 @@ from pydantic import field_validator
 
 from cluster.config.setting_keys import Keys
 from cluster.model.errors import ConfigError
-from cluster.security.acls import ACL_AUTHORIZER
+from cluster.security.acls import ACL_AUTHORIZER, ACL_AUTHORIZERS
 from cluster.security.principals import parse_super_users
 
 
@@ -23,7 +23,7 @@ class AuthorizerKeys(Keys):
     @field_validator("authorizer_class_name")
     @classmethod
     def _is_known(cls, value: str) -> str:
-        if value not in {"", ACL_AUTHORIZER}:
+        if value not in {"", *ACL_AUTHORIZERS}:
             raise ValueError(f"must be {ACL_AUTHORIZER}, or empty for none: klamm has no other authorizer")
         return value
 

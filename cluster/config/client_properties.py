@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cluster.config.files import shown
+from cluster.config.jaas_credentials import credentials_in
 from cluster.config.sasl_keys import path_of_url
 from cluster.config.secret_keys import is_secret_key
 from cluster.model.errors import ConfigError
 from cluster.sasl.clients import TOKEN_SETTING, ClientCredentials, ReadCredentials
 from cluster.sasl.jaas import parse_login_module
-from cluster.sasl.mechanisms import MECHANISMS, OAUTHBEARER, PLAIN, SCRAM
+from cluster.sasl.mechanisms import MECHANISMS, OAUTHBEARER
 from cluster.tls.guarded_files import read_guarded
-from cluster.tls.secret import Secret
 from cluster.tls.settings import PROTOCOLS, TlsSettings, tls_settings
 
 OPTION: Final = "--command-config"
@@ -25,13 +25,9 @@ SASL_SSL: Final = "SASL_SSL"
 _PROTOCOLS: Final = (*SECURITY_PROTOCOLS, SASL_SSL)
 _MECHANISM: Final = "sasl.mechanism"
 _JAAS: Final = "sasl.jaas.config"
-_SASL_KEYS: Final = frozenset({_MECHANISM, _JAAS, TOKEN_SETTING})
-_MODULES: Final = {
-    "org.apache.kafka.common.security.plain.PlainLoginModule": (PLAIN,),
-    "org.apache.kafka.common.security.scram.ScramLoginModule": SCRAM,
-    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": (OAUTHBEARER,),
-}
-"""Kafka's classes, and the mechanisms that each is for."""
+SASL_PROTOCOLS: Final = ("SASL_PLAINTEXT", SASL_SSL)
+"""Those in which klamm speaks to brokers of Apache Kafka as a user."""
+SASL_KEYS: Final = frozenset({_MECHANISM, _JAAS, TOKEN_SETTING})
 TLS_KEYS: Final = frozenset(f"ssl.{name.replace('_', '.')}" for name in TlsSettings.__struct_fields__) - {
     "ssl.client.auth",
     "ssl.prefix",
@@ -73,7 +69,7 @@ def read_properties(path: Path) -> dict[str, str]:
     return {key.strip(): value.strip().replace("\\n", "\n") for key, _, value in pairs}
 
 
-def _read_own(path: Path) -> dict[str, str]:
+def read_own_properties(path: Path) -> dict[str, str]:
     """Read the file of a client. Raises ConfigError, also if it has a password and others can read it."""
     found = read_properties(path)
     if secret := next((key for key in found if key == _JAAS or is_secret_key(key)), None):
@@ -87,18 +83,19 @@ def read_client_security(path: Path) -> ClientSecurity:
 
     The credentials are read once more at each authentication, so that a password that is replaced takes effect.
     """
-    given = _read_own(path)
+    given = read_own_properties(path)
     if errors := list(_errors(given)):
         raise ConfigError([f"{OPTION}: {path}: {line}" for line in errors])
     protocol = given.get(PROTOCOL, "PLAINTEXT").upper()
     if protocol == "PLAINTEXT":
         return ClientSecurity()
-    sasl = partial(_read_credentials, path) if protocol == SASL_SSL else None
+    sasl = partial(read_user_credentials, path) if protocol == SASL_SSL else None
     return ClientSecurity(tls_settings(given), sasl)
 
 
-def _read_credentials(path: Path) -> ClientCredentials:
-    given = _read_own(path)
+def read_user_credentials(path: Path) -> ClientCredentials:
+    """Read the user and password, or the file of a token, in the file of a client. Raises ConfigError. Blocks."""
+    given = read_own_properties(path)
     try:
         return _credentials(given)
     except ConfigError as error:
@@ -119,31 +116,32 @@ def _credentials(given: Mapping[str, str]) -> ClientCredentials:
     if _JAAS not in given:
         raise ConfigError([f"{_JAAS}: is missing: {mechanism} needs a user and a password"])
     try:
-        module = parse_login_module(given[_JAAS])
+        return credentials_in(parse_login_module(given[_JAAS]), mechanism)
     except ConfigError as error:
         raise ConfigError([f"{_JAAS}: {line}" for line in error.errors]) from error
-    if mechanism not in _MODULES.get(module.name, ()):
-        needed = next(name for name, mechanisms in _MODULES.items() if mechanism in mechanisms)
-        raise ConfigError([f"{_JAAS}: {shown(module.name)}: {mechanism} needs {needed}"])
-    user, password = module.options.get("username"), module.options.get("password")
-    if not user or not password:
-        raise ConfigError([f"{_JAAS}: has no {'password' if user else 'username'}"])
-    return ClientCredentials(mechanism, user, Secret(password))
+
+
+def credentials_errors(given: Mapping[str, str]) -> list[str]:
+    """Say what is wrong with the keys of SASL of a file whose protocol needs them."""
+    if given.get(PROTOCOL, "").upper() not in SASL_PROTOCOLS:
+        return []
+    try:
+        _credentials(given)
+    except ConfigError as error:
+        return error.errors
+    return []
 
 
 def _errors(given: Mapping[str, str]) -> Iterator[str]:
     """A key that is passed over in silence would be taken for one that has its effect."""
     uses_sasl = given.get(PROTOCOL, "").upper() == SASL_SSL
     if uses_sasl:
-        try:
-            _credentials(given)
-        except ConfigError as error:
-            yield from error.errors
+        yield from credentials_errors(given)
     for key, value in given.items():
         if key == PROTOCOL:
             if value.upper() not in _PROTOCOLS:
                 yield f"{key}: {shown(value)}: {_why_no_protocol(value.upper())}"
-        elif key in _SASL_KEYS:
+        elif key in SASL_KEYS:
             if not uses_sasl:
                 yield f"{key}: has an effect with security.protocol=SASL_SSL only"
         elif key not in TLS_KEYS | WITHOUT_MEANING:

@@ -26,6 +26,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cluster.config.files import cut, first_line, read_file, shown
 from cluster.config.kafka_listeners import KafkaListener, parse_kafka_listeners
+from cluster.config.kafka_sasl import kafka_sasl_errors
 from cluster.config.kafka_tls import kafka_tls
 from cluster.config.listener_addresses import (
     FIELDS_OF_KEY,
@@ -50,7 +51,7 @@ from cluster.model.listeners import EXTERNAL_LISTENER
 from cluster.model.printable import printable
 from cluster.model.protocol_version import OLDEST_KAFKA
 from cluster.tls.material import load_material
-from cluster.zookeeper.login import Credentials, Scheme, parse_login
+from cluster.zookeeper.login import Credentials, Scheme, names_brokers_only, parse_login
 
 LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
 _PORT: Final = Number("port", 0, bounds.PORT.maximum, bounds.PORT.source)
@@ -311,12 +312,16 @@ def _without_gathering(location: list[str]) -> list[str]:
 
 
 def read_credentials(settings: Settings) -> Credentials | None:
-    """The credentials; None if no file is configured (anonymous session). Raises ConfigError with key and file."""
+    """The credentials; None if no file is configured (anonymous session), or if it is one of Kafka's brokers that has
+    a section for them and none for ZooKeeper. Raises ConfigError with key and file.
+    """
     path = settings.java_security_auth_login_config
     if path is None:
         return None
     try:
         text = Path(path).read_text(encoding="utf-8")
+        if settings.klamm_broker_protocol == "kafka" and names_brokers_only(text, settings.zookeeper_sasl_clientconfig):
+            return None
         return parse_login(text, settings.zookeeper_sasl_clientconfig, Scheme(settings.klamm_zookeeper_auth_scheme))
     except OSError as error:
         why = f"cannot be read: {error.strerror}"
@@ -364,7 +369,8 @@ def _unusable_for_kafka(config: NodeConfig) -> list[str]:
             'settings."klamm.kafka.listeners": needs klamm.broker.protocol = "kafka"; no other brokers use them'
         ]
         return needless if listeners else []
-    errors = [
+    errors = _unusable_for_brokers_only(settings)
+    errors += [
         f'settings."klamm.kafka.listeners": {one.name}: is the name of a gRPC listener; give another'
         for one in listeners
         if one.name in GRPC_LISTENERS
@@ -382,6 +388,19 @@ def _unusable_for_kafka(config: NodeConfig) -> list[str]:
         kafka_tls(settings, listeners)
     except ConfigError as error:
         errors += [f"settings: {line}" for line in error.errors]
+    return errors + kafka_sasl_errors(settings, listeners)
+
+
+def _unusable_for_brokers_only(settings: Settings) -> list[str]:
+    if not settings.klamm_kafka_controller_only:
+        return []
+    errors = []
+    if not settings.super_users:
+        needed = "klamm.kafka.controller.only needs the principals of the brokers, as User:broker;User:admin"
+        errors.append(f'settings."super.users": is missing: {needed}')
+    if settings.authorizer_class_name:
+        why = "klamm.kafka.controller.only lets only super.users do anything: remove one of the two"
+        errors.append(f'settings."authorizer.class.name": {shown(settings.authorizer_class_name)}: {why}')
     return errors
 
 

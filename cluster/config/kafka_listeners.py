@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from cluster.config.files import shown
 from cluster.model import bounds
-from cluster.model.broker import Endpoint
+from cluster.model.broker import WITH_SASL, WITH_TLS, Endpoint
 
-PROTOCOLS: Final = ("PLAINTEXT", "SSL")
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENERS_KEY: Final = "klamm.kafka.listeners"
 _ADVERTISED_KEY: Final = "klamm.kafka.advertised.listeners"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -28,6 +28,16 @@ class KafkaListener(Struct, frozen=True):
     port: int
     security_protocol: str
     advertised: Endpoint
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether it is reached under TLS."""
+        return self.security_protocol in WITH_TLS
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether who connects has to authenticate by SASL."""
+        return self.security_protocol in WITH_SASL
 
     def endpoint(self, bound_port: int) -> Endpoint:
         """The endpoint to advertise, with the bound port where none was given."""
@@ -59,7 +69,7 @@ def parse_kafka_listeners(
         if protocol not in PROTOCOLS:
             raise ValueError(
                 f"{_LISTENERS_KEY}: {shown(listeners)}: the security protocol of {name} is {protocol}; give it one of "
-                f"{' and '.join(PROTOCOLS)} in listener.security.protocol.map"
+                f"{', '.join(PROTOCOLS)} in listener.security.protocol.map"
             )
         advertised_host, advertised_port = advertised_addresses.get(name, (host, port))
         endpoint = Endpoint(advertised_host or own_host, advertised_port, name, protocol)

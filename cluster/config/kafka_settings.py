@@ -22,6 +22,11 @@ class KafkaKeys(TlsKeys):
     """Whether the controller is also registered under `/brokers/ids`, where brokers before 3.0 look for the controller
     when they shut down. Kafka's tools then count it among the brokers.
     """
+    klamm_kafka_controller_only: bool = False
+    """Whether the controller answers brokers only, and refuses clients: for clusters whose authorizer is not
+    AclAuthorizer, whose decisions klamm does not know. `super.users` then names the principals of the brokers, and of
+    those who run klamm's own commands; nobody else may do anything.
+    """
     klamm_kafka_rack: str | None = None
     """The rack under which brokers see the controller; needed if they have racks, else they create no topics."""
     klamm_takeover: Takeover = "never"

@@ -19,7 +19,7 @@ OF_BROKERS: Final = "brokers"
 
 class KafkaTls(Struct, frozen=True):
     """`to_brokers`: with the certificate of this controller, if it has one. `passing_on`: without it, for what clients
-    ask that have shown none themselves, and must not gain by it. `listening`: for each SSL listener.
+    ask that have shown none themselves, and must not gain by it. `listening`: for each listener with TLS.
     """
 
     to_brokers: LiveContexts
@@ -37,13 +37,23 @@ def kafka_tls(
     `load`: reads the files of settings, or returns them if they were read before; it is told what they are for.
     """
     own = settings.tls_of()
-    names = [listener.name for listener in listeners if listener.security_protocol == "SSL"]
+    secured = {one.name: _tls_of_listener(settings, one) for one in listeners if one.has_tls}
     material = load(OF_BROKERS, own)
     return KafkaTls(
         LiveContexts(material, partial(client_context, own)),
         LiveContexts(material, lambda found: client_context(own, replace(found, own=None))),
-        {name: _listening(settings.tls_of(name), partial(load, name.lower())) for name in names},
+        {name: _listening(found, partial(load, name.lower())) for name, found in secured.items()},
     )
+
+
+def _tls_of_listener(settings: KafkaKeys, listener: KafkaListener) -> TlsSettings:
+    """The TLS of a listener. Users with SASL show certificates only where the setting of the listener itself demands
+    them, as in Kafka.
+    """
+    found = settings.tls_of(listener.name)
+    if listener.has_sasl and not settings.sets_own_client_auth(listener.name):
+        return replace(found, client_auth="none")
+    return found
 
 
 def _listening(found: TlsSettings, load: Callable[[TlsSettings], LiveMaterial]) -> LiveContexts:

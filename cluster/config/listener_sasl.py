@@ -21,8 +21,11 @@ _MECHANISMS: Final = "sasl.enabled.mechanisms"
 
 def sasl_of(settings: Settings, listener: str) -> ListenerSasl | None:
     """The SASL of a listener, by its security name; None for one without. `sasl_errors` has found nothing."""
-    if security_protocol_of(settings, listener) != SASL_SSL:
-        return None
+    return listener_sasl(settings, listener) if security_protocol_of(settings, listener) == SASL_SSL else None
+
+
+def listener_sasl(settings: Settings, listener: str) -> ListenerSasl:
+    """The SASL of a listener that has it, as the settings say."""
     mechanisms = settings.mechanisms_of(listener)
     is_bearer = OAUTHBEARER in mechanisms
     return ListenerSasl(
@@ -71,20 +74,27 @@ def _errors_of_listener(settings: Settings, listener: str) -> Iterator[str]:
             "must be SSL or PLAINTEXT"
         )
         return
-    mechanisms = settings.mechanisms_of(listener)
-    missing = list(_missing(settings, listener, mechanisms))
-    yield from missing
-    sasl = None if missing else sasl_of(settings, listener)
-    if sasl is not None:
-        try:
-            ServerMechanisms(sasl, ScramUsers()).check()
-        except ConfigError as error:
-            yield from (f"settings: {line}" for line in error.errors)
+    missing = missing_for_sasl(settings, listener)
+    yield from missing or unusable_files(listener_sasl(settings, listener))
+
+
+def unusable_files(sasl: ListenerSasl) -> list[str]:
+    """Say what is wrong with the files of users and keys."""
+    try:
+        ServerMechanisms(sasl, ScramUsers()).check()
+    except ConfigError as error:
+        return [f"settings: {line}" for line in error.errors]
+    return []
+
+
+def missing_for_sasl(settings: Settings, listener: str) -> list[str]:
+    """Say what the settings of a listener with SASL do not name."""
+    return list(_missing(settings, listener, settings.mechanisms_of(listener)))
 
 
 def _missing(settings: Settings, listener: str, mechanisms: tuple[str, ...]) -> Iterator[str]:
     if not mechanisms:
-        yield f'settings."{_MECHANISMS}": is missing: the listener {listener} has SASL_SSL'
+        yield f'settings."{_MECHANISMS}": is missing: the listener {listener} has SASL'
     if PLAIN in mechanisms and settings.klamm_sasl_plain_users_file is None:
         yield f'settings."{PASSWORDS_SETTING}": is missing: PLAIN needs a file with users and passwords'
     if OAUTHBEARER in mechanisms:

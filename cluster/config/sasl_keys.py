@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Final
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from cluster.config.listener_prefixes import gather_of_listeners
 from cluster.config.setting_keys import Keys
@@ -14,7 +14,9 @@ from cluster.sasl.mechanisms import parse_mechanisms
 SASL_OF_LISTENERS: Final = "listener.name.LISTENER.sasl.*"
 """What documents call the settings of SASL with the prefix of a listener."""
 _OF_LISTENER: Final = re.compile(
-    r"listener\.name\.([a-z0-9][a-z0-9_.-]*?)\.(sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms)"
+    r"listener\.name\.([a-z0-9][a-z0-9_.-]*?)\."
+    r"(sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms"
+    r"|(?:plain|scram-sha-256|scram-sha-512|oauthbearer)\.sasl\.jaas\.config)"
 )
 _FILE_URL: Final = "file:"
 
@@ -22,9 +24,20 @@ _FILE_URL: Final = "file:"
 class SaslListenerKeys(Keys):
     """What may differ at single listeners."""
 
+    plain_sasl_jaas_config: SecretStr | None = None
+    """Of controllers of Apache Kafka's brokers, as the brokers have it: `username` and `password` are this controller's
+    own for PLAIN, `user_NAME="…"` those of the users at its Kafka listeners. With the prefix of a listener it holds for
+    that one.
+    """
+    scram_sha_256_sasl_jaas_config: Annotated[SecretStr | None, Field(alias="scram-sha-256.sasl.jaas.config")] = None
+    """The same for SCRAM-SHA-256, without other users, who are in ZooKeeper."""
+    scram_sha_512_sasl_jaas_config: Annotated[SecretStr | None, Field(alias="scram-sha-512.sasl.jaas.config")] = None
+    """The same for SCRAM-SHA-512."""
+    oauthbearer_sasl_jaas_config: SecretStr | None = None
+    """Accepted because it occurs in Kafka's files; `sasl.oauthbearer.token.endpoint.url` has the token."""
     sasl_enabled_mechanisms: str | None = None
-    """How users prove who they are at SASL_SSL listeners: `SCRAM-SHA-256`, `SCRAM-SHA-512`, `PLAIN`, `OAUTHBEARER`,
-    with commas. Kafka's own default is GSSAPI, which klamm does not have.
+    """How users prove who they are at SASL_SSL listeners, and at Kafka listeners with SASL_PLAINTEXT: `SCRAM-SHA-256`,
+    `SCRAM-SHA-512`, `PLAIN`, `OAUTHBEARER`, with commas. Kafka's own default is GSSAPI, which klamm does not have.
     """
     connections_max_reauth_ms: Annotated[Number, Field(ge=1000, le=INT32_MAX)] = 3_600_000
     """For how long a user is authenticated, a token of OAUTHBEARER no longer than it is valid itself. Clients renew it
@@ -45,8 +58,21 @@ class SaslKeys(SaslListenerKeys):
     """SASL of the process, and what differs at single listeners."""
 
     listener_name_sasl: Annotated[dict[str, SaslListenerKeys], Field(alias=SASL_OF_LISTENERS)] = {}
-    """`sasl.enabled.mechanisms` and `connections.max.reauth.ms` for one listener, whose name stands for LISTENER in
-    lower case, as in `listener.name.external.sasl.enabled.mechanisms`.
+    """`sasl.enabled.mechanisms`, `connections.max.reauth.ms` and `MECHANISM.sasl.jaas.config` for one listener, whose
+    name stands for LISTENER in lower case, as in `listener.name.external.sasl.enabled.mechanisms`.
+    """
+    sasl_mechanism_inter_broker_protocol: str | None = None
+    """The mechanism by which a controller authenticates itself to Apache Kafka's brokers: that of the brokers. Kafka's
+    own default is GSSAPI, which klamm does not have.
+    """
+    sasl_jaas_config: SecretStr | None = None
+    """A controller's own user and password for all listeners of Apache Kafka's brokers, where no
+    `MECHANISM.sasl.jaas.config` has them, nor the section `KafkaServer` of `java.security.auth.login.config`, a file
+    that is read again at each authentication.
+    """
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    """`file:` with the path of the token by which a controller authenticates itself to Apache Kafka's brokers with
+    OAUTHBEARER. It is read again at each authentication; nothing is fetched from a network.
     """
     klamm_sasl_plain_users_file: str | None = None
     """File with the users of PLAIN and their passwords, a line `user=password` for each. Others must not be able to
@@ -71,11 +97,22 @@ class SaslKeys(SaslListenerKeys):
     ANONYMOUS.
     """
 
-    @field_validator("sasl_oauthbearer_jwks_endpoint_url")
+    @field_validator("sasl_mechanism_inter_broker_protocol")
     @classmethod
-    def _keys_are_in_a_file(cls, value: str | None) -> str | None:
+    def _mechanism_is_known(cls, value: str | None) -> str | None:
+        try:
+            found = parse_mechanisms(value or "")
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        if len(found) > 1:
+            raise ValueError("must be one mechanism")
+        return found[0] if found else None
+
+    @field_validator("sasl_oauthbearer_jwks_endpoint_url", "sasl_oauthbearer_token_endpoint_url")
+    @classmethod
+    def _is_a_file(cls, value: str | None) -> str | None:
         if value is not None and not path_of_url(value):
-            raise ValueError("must be file: with a path; klamm fetches no keys from a network")
+            raise ValueError("must be file: with a path; klamm fetches neither keys nor tokens from a network")
         return value
 
     @model_validator(mode="before")
@@ -91,6 +128,14 @@ class SaslKeys(SaslListenerKeys):
     def session_ms_of(self, listener: str) -> int:
         """The time for which a user is authenticated at a listener, in ms."""
         return self._own(listener, "connections_max_reauth_ms").connections_max_reauth_ms
+
+    def jaas_of(self, listener: str, mechanism: str) -> tuple[str, str] | None:
+        """The name and the text of the `sasl.jaas.config` of a mechanism at a listener; None without one."""
+        name = f"{mechanism.lower().replace('-', '_')}_sasl_jaas_config"
+        own = self._own(listener, name)
+        found = getattr(own, name)
+        prefix = "" if own is self else f"listener.name.{listener.lower()}."
+        return None if found is None else (f"{prefix}{mechanism.lower()}.sasl.jaas.config", found.get_secret_value())
 
     def allows_anonymous(self, listener: str) -> bool:
         """Whether a SASL_SSL listener answers clients who have not authenticated."""

@@ -2,7 +2,13 @@
 
 from typing import Final
 
-_ENDS: Final = ("ssl.key.password", "ssl.keystore.key", "ssl.keystore.password", "ssl.truststore.password")
+_ENDS: Final = (
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "ssl.keystore.password",
+    "ssl.truststore.password",
+    "sasl.jaas.config",
+)
 WHY_NOT_TYPED: Final = (
     "is a secret, and every user of this machine sees command lines: put it into the configuration file of the node or "
     "into its environment (KLAMM_SETTINGS)"

@@ -143,17 +143,23 @@ class TlsKeys(SslKeys):
 
     def sets_client_auth_of(self, listener: str) -> bool:
         """Whether a setting says so, for this listener or for all."""
+        return "ssl_client_auth" in self.model_fields_set or self.sets_own_client_auth(listener)
+
+    def sets_own_client_auth(self, listener: str) -> bool:
+        """Whether a setting of this listener alone says so."""
         own = self.listener_name_ssl.get(listener)
-        return "ssl_client_auth" in self.model_fields_set or (
-            own is not None and "ssl_client_auth" in own.model_fields_set
-        )
+        return own is not None and "ssl_client_auth" in own.model_fields_set
 
     def mapping_of(self, listener: str) -> PrincipalMapping:
         """Say how certificates become principals at this listener."""
+        return parse_mapping_rules(self.mapping_rules_of(listener))
+
+    def mapping_rules_of(self, listener: str) -> str:
+        """The rules for that, as they are written."""
         own = self.listener_name_ssl.get(listener)
         is_own = own is not None and "ssl_principal_mapping_rules" in own.model_fields_set
         keys: SslKeys = own if own is not None and is_own else self
-        return parse_mapping_rules(keys.ssl_principal_mapping_rules)
+        return keys.ssl_principal_mapping_rules
 
     def tls_of(self, listener: str | None = None) -> TlsSettings:
         """The settings of a listener, or of the process. Those of a listener win as a whole store, so that its file

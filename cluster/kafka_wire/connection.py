@@ -1,4 +1,7 @@
-"""A connection to a Kafka broker: requests go out in the order of the calls, and are answered in that order."""
+"""A connection to a Kafka broker: requests go out in the order of the calls, and are answered in that order.
+
+At a listener with SASL it authenticates first, and again before the broker would take no more requests.
+"""
 
 import asyncio
 import socket
@@ -7,20 +10,32 @@ from collections import deque
 from itertools import count
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
+from cluster.kafka_wire.client_authentication import authenticate
 from cluster.kafka_wire.errors import MalformedMessageError
 from cluster.kafka_wire.frames import FrameError, FrameSplitter, with_size
 from cluster.kafka_wire.headers import decode_response, encode_request
 from cluster.kafka_wire.message import Message
 from cluster.model.broker import Endpoint
 from cluster.model.errors import PeerNotConnectedError, PeerUnreachableError, UnresolvableHostError
+from cluster.sasl.clients import ReadCredentials
 
 RESPONSE_BYTES_MAX: Final = 128 * 1024 * 1024
 """A broker's metadata of 100,000 partitions has about 10 MB."""
+_RENEWED_AFTER: Final = 0.8
+"""The part of a session after which the connection authenticates again, as klamm's own clients do."""
 _CORRELATION_IDS: Final = 2**31
 _ID_OF_REQUEST: Final = slice(4, 8)
 _ID_OF_RESPONSE: Final = slice(0, 4)
 
 R = TypeVar("R", bound=Message)
+
+
+class _Login(NamedTuple):
+    """How a connection authenticates, and where."""
+
+    endpoint: Endpoint
+    read: ReadCredentials
+    timeout_s: float
 
 
 class _Call(NamedTuple):
@@ -42,6 +57,10 @@ class KafkaConnection(asyncio.Protocol):
         self._calls: deque[_Call] = deque()
         self._ids = count()
         self._why_closed = ""
+        self._login: _Login | None = None
+        self._authenticating = asyncio.Lock()
+        self._renewed_at: float | None = None
+        """On the clock of the event loop; None: never, or not yet."""
 
     @classmethod
     async def open(
@@ -51,9 +70,15 @@ class KafkaConnection(asyncio.Protocol):
         client_id: str,
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
+        login: ReadCredentials | None = None,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
     ) -> Self:
-        """Connect, with TLS if a context is given. Raises PeerNotConnectedError, UnresolvableHostError."""
+        """Connect, with TLS if a context is given, and authenticate if there is a login.
+
+        `login`: reads the credentials at each authentication. `timeout_s`: for the connection, and for each answer to
+        the authentication. Raises PeerNotConnectedError, UnresolvableHostError; and with a login what `authenticate`
+        raises.
+        """
         address = endpoint.address
         connection = cls(address, client_id, response_bytes_max)
         connection.tls = tls
@@ -70,6 +95,9 @@ class KafkaConnection(asyncio.Protocol):
             raise UnresolvableHostError(address, f"the host name cannot be resolved: {error.strerror}") from error
         except (OSError, ssl.SSLError) as error:
             raise PeerNotConnectedError(address, f"no connection: {error}") from error
+        if login is not None:
+            connection._login = _Login(endpoint, login, timeout_s)
+            await connection._authenticate(connection._login)
         return connection
 
     @property
@@ -79,8 +107,12 @@ class KafkaConnection(asyncio.Protocol):
 
     async def call(self, request: Message, version: int, response_type: type[R], *, timeout_s: float) -> R:
         """Send a request and await its answer. Raises PeerUnreachableError; what `encode` raises, without sending."""
+        await self._stay_authenticated()
+        return await self._call(request, version, response_type, timeout_s=timeout_s)
+
+    async def _call(self, request: Message, version: int, response_type: type[R], *, timeout_s: float) -> R:
         frame = encode_request(request, version, next(self._ids) % _CORRELATION_IDS, self.client_id)
-        answer = await self.call_raw(frame, timeout_s=timeout_s)
+        answer = await self._sent(frame, timeout_s)
         try:
             return decode_response(response_type, version, answer)[1]
         except MalformedMessageError as error:
@@ -92,6 +124,10 @@ class KafkaConnection(asyncio.Protocol):
 
         Raises PeerUnreachableError; PeerNotConnectedError if nothing was sent.
         """
+        await self._stay_authenticated()
+        return await self._sent(frame, timeout_s)
+
+    async def _sent(self, frame: bytes, timeout_s: float) -> bytes:
         if self._transport is None or self._transport.is_closing():
             raise PeerNotConnectedError(self.address, self._why_closed or "the connection is closed")
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -104,6 +140,30 @@ class KafkaConnection(asyncio.Protocol):
             # Answers come in order, so none can come for later requests either.
             self._fail(f"no answer within {timeout_s:g} s")
             raise PeerUnreachableError(self.address, self._why_closed) from error
+
+    async def _stay_authenticated(self) -> None:
+        """Authenticate again if the session ends soon. Between the messages of that nothing else may be sent, so others
+        wait. A session that ended while nothing was sent is renewed in the same way: the broker looks at it only when
+        the next request comes.
+        """
+        if self._login is None or self._renewed_at is None:
+            return
+        if not self._authenticating.locked() and asyncio.get_running_loop().time() < self._renewed_at:
+            return
+        async with self._authenticating:
+            # Another call may have done it meanwhile.
+            if self._renewed_at is not None and asyncio.get_running_loop().time() >= self._renewed_at:
+                await self._authenticate(self._login)
+
+    async def _authenticate(self, login: _Login) -> None:
+        try:
+            lifetime_s = await authenticate(self._call, login.endpoint, login.read, timeout_s=login.timeout_s)
+        except BaseException as error:
+            # Also if the caller gave up: nobody knows then what the broker expects next.
+            self._fail(error.why if isinstance(error, PeerUnreachableError) else "it was not authenticated")
+            raise
+        now = asyncio.get_running_loop().time()
+        self._renewed_at = None if lifetime_s is None else now + _RENEWED_AFTER * lifetime_s
 
     def close(self) -> None:
         """Close it; calls that await an answer fail."""

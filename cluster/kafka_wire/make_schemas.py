@@ -29,7 +29,9 @@ FAMILIES: Final = {
     "configs": ("DescribeConfigs", "IncrementalAlterConfigs", "AlterUserScramCredentials"),
     "acls": ("DescribeAcls", "CreateAcls", "DeleteAcls"),
     "data": ("Metadata", "ListOffsets", "DeleteRecords", "DescribeLogDirs", "Produce"),
+    "coordinators": ("DescribeCluster", "FindCoordinator", "InitProducerId"),
     "connections": ("RequestHeader", "ResponseHeader", "ApiVersions", "Heartbeat", "ListGroups", "ListTransactions"),
+    "authentication": ("SaslHandshake", "SaslAuthenticate"),
 }
 """The APIs and headers that klamm or a test of it reads and writes, by the module that has their messages."""
 GROUPS: Final = ("Coordinator", "Group", "Offset", "ProducerId", "Txn")

@@ -54,6 +54,10 @@ def joined_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+WITH_TLS: Final = frozenset({"SSL", "SASL_SSL"})
+WITH_SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+
+
 class Endpoint(Struct, frozen=True):
     """The address of one listener of a process."""
 
@@ -66,6 +70,16 @@ class Endpoint(Struct, frozen=True):
     def address(self) -> str:
         """The address `host:port`, or `[host]:port` for an IPv6 address, as a gRPC target."""
         return joined_address(self.host, self.port)
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether it is reached under TLS."""
+        return self.security_protocol in WITH_TLS
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether who connects has to authenticate by SASL."""
+        return self.security_protocol in WITH_SASL
 
 
 class FeatureRange(Struct, frozen=True):

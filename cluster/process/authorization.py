@@ -12,6 +12,7 @@ from cluster.metrics.registry import Metrics
 from cluster.model.errors import StartupError, ZooKeeperError
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.security.acls import Authorizer, RulesByPattern
+from cluster.security.authorization import FixedRules
 from cluster.security.principals import parse_super_users
 from cluster.tls.live import LiveMaterial
 from cluster.zookeeper.access_rules import AccessRules
@@ -43,6 +44,14 @@ async def load_access_rules(
     tasks = await cleanup.enter_async_context(TaskSet())
     tasks.start(rules.run(), name="access control lists")
     return rules
+
+
+def rules_for_super_users(config: NodeConfig) -> FixedRules | None:
+    """The rules of a controller that answers brokers only, None for any other: the brokers have rules that klamm cannot
+    read, so nobody may do anything but super users.
+    """
+    settings = config.settings
+    return FixedRules(authorizer_maker(settings)({})) if settings.klamm_kafka_controller_only else None
 
 
 def authorizer_maker(settings: Settings) -> Callable[[RulesByPattern], Authorizer]:

@@ -7,20 +7,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import structlog
-
 from cluster.metrics.registry import Metrics
-from cluster.model.errors import ApiError, ConfigError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.authentication import AUTH_BYTES_MAX, AuthenticateRequest, AuthenticateResponse
 from cluster.requests.context import RequestContext, RequestHandler
-from cluster.rpc.exchanges import Exchanges, SaslExchange
+from cluster.rpc.authentication_steps import AuthenticationSteps
+from cluster.rpc.exchanges import SaslExchange
 from cluster.rpc.sessions import Sessions, UserSession
 from cluster.sasl.listeners import ListenerSasl, ScramDirectory, ServerMechanisms
-from cluster.sasl.mechanisms import AuthenticationFailedError, SaslStep
+from cluster.sasl.mechanisms import SaslStep
 from cluster.security.principals import USER, Principal
-
-_log = structlog.stdlib.get_logger()
-_METRICS = ("kafka.server", "socket-server-metrics")
 
 
 class Authentication:
@@ -41,14 +37,17 @@ class Authentication:
     ) -> None:
         """Read the files that the settings name. Raises ConfigError."""
         clock = _loop_time if now is None else now
-        self._now, self._failure_delay_s = clock, failure_delay_ms / 1000
-        self._mechanisms = {name: ServerMechanisms(settings, users) for name, settings in listeners.items()}
-        for mechanisms in self._mechanisms.values():
-            mechanisms.check()
-        self._exchanges, self.sessions = Exchanges(clock), Sessions(clock)
-        self._succeeded = metrics.meter(*_METRICS, "successful-authentication")
-        self._failed = metrics.meter(*_METRICS, "failed-authentication")
+        self._now, self._users = clock, users
+        self._mechanisms = {name: self.mechanisms_of(settings) for name, settings in listeners.items()}
+        self.steps = AuthenticationSteps(metrics, failure_delay_ms=failure_delay_ms, now=clock)
+        self._exchanges, self.sessions = self.steps.exchanges, Sessions(clock)
         metrics.readings("klamm.network", "Authentication", "Sessions", lambda: [({}, len(self.sessions))])
+
+    def mechanisms_of(self, settings: ListenerSasl) -> ServerMechanisms:
+        """Make what begins the exchanges at a listener, with the users of this process. Raises ConfigError."""
+        found = ServerMechanisms(settings, self._users)
+        found.check()
+        return found
 
     def of_listener(self, name: str) -> "ListenerAuthentication | None":
         """The part for one listener; None for one without SASL."""
@@ -65,20 +64,7 @@ class Authentication:
         Raises ApiError: SASL_AUTHENTICATION_FAILED for a wrong password or token, ILLEGAL_SASL_STATE for an exchange
         that is not under way, UNSUPPORTED_SASL_MECHANISM, THROTTLING_QUOTA_EXCEEDED, BROKER_NOT_AVAILABLE.
         """
-        exchange = self._exchange(context, request)
-        with self._exchanges.handling(exchange):
-            try:
-                # Signatures of tokens take milliseconds.
-                step = await asyncio.to_thread(exchange.of.step, request.auth_bytes)
-            except AuthenticationFailedError as error:
-                self._failed.mark()
-                _log.info("Authentication failed", listener=context.listener, host=context.identity.host, why=error.why)
-                await asyncio.sleep(self._failure_delay_s)
-                raise ApiError(error.code, str(error)) from error
-            except ConfigError as error:
-                _log.error("Nobody can authenticate", listener=context.listener, errors=error.errors)
-                why = "the server cannot check passwords or tokens now, as its log says; try again"
-                raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, why) from error
+        step = await self.steps.take(exchange := self._exchange(context, request), request.auth_bytes)
         if step.user is None:
             return AuthenticateResponse(self._exchanges.keep(exchange), step.answer)
         return self._begun(context, step, step.user)
@@ -96,7 +82,6 @@ class Authentication:
         return self._exchanges.begin(mechanisms.begin(request.mechanism), context.listener, context.identity.host)
 
     def _begun(self, context: RequestContext, step: SaslStep, user: str) -> AuthenticateResponse:
-        self._succeeded.mark()
         longest_s = self._mechanisms[context.listener].settings.session_ms / 1000
         lifetime_s = longest_s if step.lifetime_s is None else min(longest_s, step.lifetime_s)
         principal = Principal(USER, user)

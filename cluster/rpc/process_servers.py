@@ -7,6 +7,7 @@ import structlog
 from msgspec.structs import replace
 
 from cluster.config.config import NodeConfig, host_and_port
+from cluster.config.kafka_sasl import kafka_sasl
 from cluster.config.listener_addresses import named_listeners
 from cluster.config.listener_sasl import sasl_of
 from cluster.config.listener_security import security_name, server_tls_of
@@ -81,7 +82,9 @@ def _sasl_of_listeners(config: NodeConfig) -> dict[str, ListenerSasl]:
 
 def scram_users(config: NodeConfig) -> ScramUsers:
     """Make what knows the users of the process's listeners; it reads none if no listener has SCRAM."""
-    listeners = _sasl_of_listeners(config).values()
+    settings = config.settings
+    of_kafka = kafka_sasl(settings, config.kafka_listeners) if settings.klamm_broker_protocol == "kafka" else {}
+    listeners = [*_sasl_of_listeners(config).values(), *of_kafka.values()]
     return ScramUsers(is_needed=any(mechanism in SCRAM for sasl in listeners for mechanism in sasl.mechanisms))
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cluster.model.errors import DECODE_ERRORS, ConfigError
+from cluster.model.printable import printable
 from cluster.sasl.mechanisms import OAUTHBEARER, USER_LENGTH_MAX, AuthenticationFailedError, SaslStep, text_of
 
 TOKEN_BYTES_MAX: Final = 16_384
@@ -21,6 +22,7 @@ _ALGORITHMS: Final = frozenset(
 )
 """Of asymmetric keys only: with HMAC whoever verifies could also sign."""
 _REQUIRED: Final = ("exp", "aud", "iss")
+_STATUS_MAX: Final = 300
 _SEPARATOR: Final = "\x01"
 _BEARER: Final = "auth=bearer "
 
@@ -127,13 +129,17 @@ def _token_in(message: str) -> str:
 
 
 class BearerClientExchange:
-    """The client's side: it sends the token."""
+    """The client's side: it sends the token. A server that refuses it may say why in a message of its own."""
 
     def __init__(self, token: str) -> None:
         if not token.isascii() or any(character.isspace() for character in token) or not token:
             raise ConfigError(["the token is no single word"])
         self._message: bytes | None = f"n,,{_SEPARATOR}auth=Bearer {token}{_SEPARATOR}{_SEPARATOR}".encode()
 
-    def step(self, _challenge: bytes) -> bytes | None:
+    def step(self, challenge: bytes) -> bytes | None:
+        if self._message is None and challenge:
+            raise ConfigError(
+                [f"the server refuses the token: {printable(challenge[:_STATUS_MAX].decode(errors='replace'))}"]
+            )
         message, self._message = self._message, None
         return message

@@ -14,12 +14,17 @@ TOKEN_SETTING: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the
 
 
 class ClientCredentials(Struct, frozen=True):
-    """A user with a password, or the file with a token. `mechanism`: by which it is proven."""
+    """A user with a password, or the file with a token. `mechanism`: by which it is proven.
+
+    `setting` and `mechanism_setting`: the names of the settings that say so, for messages.
+    """
 
     mechanism: str
     user: str = ""
     password: Secret | None = None
     token_file: str | None = None
+    setting: str = "sasl.jaas.config"
+    mechanism_setting: str = "sasl.mechanism"
 
     def begin(self) -> ClientExchange:
         """Begin an exchange. Raises ConfigError, if the file cannot be used. Blocks."""

@@ -39,7 +39,37 @@ def parse_login_module(text: str) -> LoginModule:
     """Parse `sasl.jaas.config`: `CLASS required option="value" …;`, exactly one. Raises ConfigError, which quotes
     nothing but the class.
     """
-    tokens = tokens_of(text)
+    return _parse_module(tokens_of(text))
+
+
+def parse_sections(text: str) -> dict[str, list[LoginModule]]:
+    """Parse the sections of a file, `NAME { CLASS required option="value" …; };`, each with its login modules. Raises
+    ConfigError, which quotes nothing but classes and names of sections.
+    """
+    sections: dict[str, list[LoginModule]] = {}
+    name, entry = "", list[str]()
+    for token in tokens_of(text):
+        if token == "{":  # noqa: S105 - the name of a kind.
+            name, entry = (unquoted(entry[0]) if len(entry) == 1 else ""), []
+            sections.setdefault(name, [])
+            continue
+        if token == "}":  # noqa: S105 - the name of a kind.
+            if entry:
+                raise ConfigError([f"section {name}: the last entry has no ';'"])
+            name = ""
+            continue
+        if token != ";" or name or entry:  # noqa: S105 - the name of a kind.
+            entry.append(token)
+        if token == ";" and name:  # noqa: S105 - the name of a kind.
+            try:
+                sections[name].append(_parse_module(entry))
+            except ConfigError as error:
+                raise ConfigError([f"section {name}: {line}" for line in error.errors]) from error
+            entry = []
+    return sections
+
+
+def _parse_module(tokens: list[str]) -> LoginModule:
     name, flag, *rest = tokens if len(tokens) > 1 else ("", "")
     if not name or flag.lower() not in _FLAGS:
         raise ConfigError(['is not of the form CLASS required username="…" password="…";'])

@@ -35,7 +35,8 @@ class ListenerSasl(Struct, frozen=True):
     """The settings of a listener with SASL.
 
     `session_ms`: for how long a user is authenticated, at most. `password_file`: for PLAIN; `key_file` and `bearer`:
-    for OAUTHBEARER. `allows_anonymous`: whether calls of nobody are taken, as those of ANONYMOUS.
+    for OAUTHBEARER. `allows_anonymous`: whether calls of nobody are taken, as those of ANONYMOUS. `plain_users`: those
+    of PLAIN that are in no file, or not only.
     """
 
     mechanisms: tuple[str, ...]
@@ -44,6 +45,7 @@ class ListenerSasl(Struct, frozen=True):
     key_file: str | None = None
     bearer: BearerRules | None = None
     allows_anonymous: bool = False
+    plain_users: Passwords = {}
 
 
 class ServerMechanisms:
@@ -76,6 +78,10 @@ class ServerMechanisms:
         if errors:
             raise ConfigError(errors)
 
+    def _known_passwords(self) -> Passwords:
+        in_file = {} if self._passwords is None else self._passwords.current()
+        return {**self.settings.plain_users, **in_file}
+
     def begin(self, mechanism: str) -> ServerExchange:
         """Begin an exchange. Raises ApiError for a mechanism that the listener lacks, and while users are not known."""
         if mechanism not in self.settings.mechanisms:
@@ -87,8 +93,7 @@ class ServerMechanisms:
                 value=mechanism[:_NAMED],
             )
         if mechanism == PLAIN:
-            assert self._passwords is not None, "settings were checked"
-            return PlainServerExchange(self._passwords.current)
+            return PlainServerExchange(self._known_passwords)
         if mechanism == OAUTHBEARER:
             assert self._keys is not None, "settings were checked"
             assert self.settings.bearer is not None, "settings were checked"

@@ -14,6 +14,8 @@ from cluster.security.principals import EVERY_USER, Principal
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 """The name under which settings ask for these decisions."""
+ACL_AUTHORIZERS: Final = (ACL_AUTHORIZER, "kafka.security.auth.SimpleAclAuthorizer")
+"""All such names: brokers before 2.4 had another class, of the same rules, and those until 2.8 take its name, too."""
 ANY_HOST: Final = "*"
 EVERY_NAME: Final = "*"
 """As the name of a literal pattern: every resource of the type. In a prefixed pattern it is only a character."""

@@ -1,6 +1,6 @@
 """Authorises one request by the table of rights: as a whole, or by the items that name resources."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -21,6 +21,13 @@ class Resource(NamedTuple):
 
 
 CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+class FixedRules(Struct, frozen=True):
+    """Holds rules that nobody changes, as a process without access control lists has them."""
+
+    authorizer: Authorizer
+    problems: Mapping[str, tuple[str, ...]] = {}
 
 
 class CallerRights(Struct, frozen=True):

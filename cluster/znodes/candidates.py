@@ -15,16 +15,19 @@ from cluster.znodes.bodies import Port, decode
 from cluster.znodes.paths import controller_registration_path
 
 _UNFIT_MAX: Final = 1000
+_RULES_MAX: Final = 4000
 _PRINTABLE: Final = r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]*\Z"
 """Nothing that moves the cursor of a terminal or hides text."""
 _Text = Annotated[str, Meta(max_length=255, pattern=_PRINTABLE)]
+_Rules = Annotated[str, Meta(max_length=_RULES_MAX, pattern=_PRINTABLE)]
 _Sentence = Annotated[str, Meta(max_length=_UNFIT_MAX, pattern=_PRINTABLE)]
 
 
 class CandidateListener(Struct, frozen=True):
     """One of its Kafka listeners, with the address that brokers and clients are told.
 
-    `client_auth`: whether its clients need a certificate: none, requested or required.
+    `client_auth`: whether its clients need a certificate: none, requested or required. `principal_mapping`: the rules
+    by which it names the users of certificates. `mechanisms`: those of SASL that it has.
     """
 
     name: _Text
@@ -32,6 +35,8 @@ class CandidateListener(Struct, frozen=True):
     host: _Text
     port: Port
     client_auth: _Text = "none"
+    principal_mapping: _Rules = "DEFAULT"
+    mechanisms: Annotated[tuple[_Text, ...], Meta(max_length=20)] = ()
 
     @property
     def address(self) -> str:
@@ -43,9 +48,11 @@ class CandidateProfile(Struct, frozen=True):
 
     `inter_broker_listener`, `control_plane_listener`: the names of the listeners at which it sends brokers control
     requests, the second where a broker has it. `has_certificate`: whether it can show brokers one. `authorises`:
-    whether its Kafka listeners ask an authorizer. `is_grpc_local`: whether its gRPC listeners take connections of its
-    own host only. `settings`: the effective values of those by which a controller decides. `unfit`: why it takes
-    no part in elections, for people, in words that follow "it"; empty if it does.
+    whether its Kafka listeners ask an authorizer. `refuses_clients`: whether they answer brokers only.
+    `allows_unlisted`: whether its authorizer lets everyone do what there is no rule about. `is_grpc_local`: whether its
+    gRPC listeners take connections of its own host only. `settings`: the effective values of those by which a
+    controller decides. `unfit`: why it takes no part in elections, for people, in words that follow "it"; empty if it
+    does.
     """
 
     klamm: _Text
@@ -56,6 +63,8 @@ class CandidateProfile(Struct, frozen=True):
     listeners: Annotated[tuple[CandidateListener, ...], Meta(max_length=100)] = ()
     has_certificate: bool = False
     authorises: bool = False
+    refuses_clients: bool = False
+    allows_unlisted: bool = False
     is_grpc_local: bool = False
     registers_as_broker: bool = False
     rack: _Text | None = None

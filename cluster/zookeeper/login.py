@@ -4,11 +4,14 @@ Source: Kafka's documentation of ZooKeeper authentication.
 """
 
 from enum import Enum
+from typing import Final
 
 from msgspec import Struct
 
 from cluster.sasl.jaas import tokens_of, unquoted
 from cluster.tls.secret import Secret
+
+_OF_BROKERS: Final = "KafkaServer"
 
 
 class Scheme(Enum):
@@ -38,6 +41,12 @@ def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
         if not options.get(option):
             raise ValueError(f"section {section} has no {option}")
     return Credentials(scheme, options["username"], Secret(options["password"]))
+
+
+def names_brokers_only(text: str, section: str) -> bool:
+    """Whether a JAAS file has a section with the credentials of brokers, and not this one."""
+    sections = _sections(text)
+    return section not in sections and any(name.endswith(_OF_BROKERS) for name in sections)
 
 
 def _sections(text: str) -> dict[str, dict[str, str]]:

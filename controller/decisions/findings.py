@@ -25,9 +25,9 @@ from controller.decisions.partitions.leader_election import has_epoch_left
 
 AUTHORIZER_ON_BROKER: Final = "authorizer_on_broker"
 _AUTHORIZER: Final = (
-    "broker {} has an authorizer (authorizer.class.name), and klamm has none: anybody could do through the controllers "
-    "what it forbids, so they refuse all changes at their Kafka listeners, and by gRPC from other hosts; restart the "
-    "broker without authorizer.class.name, or give the cluster back with klamm leave"
+    "broker {} has an authorizer (authorizer.class.name), and the active controller has none: anybody could do through "
+    "it what the broker forbids, so it refuses all changes at its Kafka listeners, and by gRPC from other hosts; give "
+    "the controllers the authorizer.class.name and super.users of the brokers"
 )
 BROKER_NOT_ADMITTED: Final = "broker_not_admitted"
 SHUTTING_DOWN: Final = "shutting_down"

@@ -36,6 +36,7 @@ from cluster.tls.contexts import client_context
 from cluster.tls.settings import TlsSettings
 from deploy.local import ports, processes
 from deploy.local.cluster_folder import ClusterFolder
+from deploy.local.kafka_settings import WITHOUT_PEM
 from deploy.local.ports import Ports
 from deploy.local.zookeeper import is_serving
 
@@ -108,8 +109,10 @@ class LocalCluster:
             cluster = cls.open(folder)
             _require_same(cluster.state, folder, zookeeper, kafka, first_port=first_port, is_secured=is_secured)
         else:
-            if is_secured and (kafka or zookeeper is not None):
-                raise StartupError("--secure is for klamm's own brokers and a ZooKeeper that 'klamm up' starts")
+            if is_secured and zookeeper is not None:
+                raise StartupError("--secure is for a ZooKeeper that 'klamm up' starts")
+            if is_secured and kafka in WITHOUT_PEM:
+                raise StartupError(f"--secure: Kafka {kafka} reads no certificates in PEM form: take a newer one")
             owns = owns_nodes or is_secured
             cluster = cls(folder, _new_state(zookeeper, owns, first_port, kafka or "", is_secured=is_secured))
             if is_secured:

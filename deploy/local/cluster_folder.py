@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
+from cluster.config.listener_addresses import METRICS_LISTENER
+from cluster.config.listener_security import GRPC_LISTENERS
 from cluster.model.errors import StartupError
 from cluster.model.listeners import DEFAULT_CONTROL_LISTENER
 from cluster.process.local_cluster import (
@@ -34,7 +36,7 @@ from cluster.tls.authority import DEFAULT_HOSTS, Subject, client, node, write_ce
 from cluster.tls.settings import AUTHORITY
 from deploy.local.kafka_broker import KafkaBroker, prepare
 from deploy.local.kafka_jars import find_kafka_jars
-from deploy.local.kafka_settings import settings_of_broker, settings_of_controller
+from deploy.local.kafka_settings import security_of_broker, settings_of_broker, settings_of_controller
 
 _SECURED_LISTENER: Final = "SSL"
 _CERTIFICATE_DAYS: Final = 365
@@ -147,12 +149,16 @@ class ClusterFolder:
     def _keystore(self, member: Member) -> Path:
         return self._certificates / f"{member.name}.pem"
 
-    def _security(self, member: Member) -> dict[str, Any]:
+    def _security(self, member: Member, state: LocalClusterState) -> dict[str, Any]:
         """The settings of a node of a secured cluster: TLS at every port, a certificate of its own, and rights."""
         keystore, truststore = str(self._keystore(member)), str(self._authority)
+        # Where brokers are of Kafka, the gRPC listeners have names of their own.
+        names = (
+            (*GRPC_LISTENERS[:2], _SECURED_LISTENER) if state.kafka else (_SECURED_LISTENER, DEFAULT_CONTROL_LISTENER)
+        )
         return {
             "inter.broker.listener.name": _SECURED_LISTENER,
-            "listener.security.protocol.map": f"{_SECURED_LISTENER}:SSL,{DEFAULT_CONTROL_LISTENER}:SSL,METRICS:SSL",
+            "listener.security.protocol.map": ",".join(f"{name}:SSL" for name in (*names, METRICS_LISTENER)),
             "ssl.keystore.location": keystore,
             "ssl.truststore.location": truststore,
             "ssl.client.auth": "required",
@@ -163,19 +169,33 @@ class ClusterFolder:
             "zookeeper.ssl.truststore.location": truststore,
             "zookeeper.set.acl": True,
             "authorizer.class.name": ACL_AUTHORIZER,
-            # The certificate that commands show; certificates of nodes need no rule for what nodes send.
-            "super.users": f"User:{client(CLIENT).distinguished_name}",
+            "super.users": self._super_users(state),
         }
+
+    @staticmethod
+    def _super_users(state: LocalClusterState) -> str:
+        """The certificate that commands show; of klamm those of nodes need no rule for what nodes send."""
+        names = [client(CLIENT).distinguished_name]
+        if state.kafka:
+            names.append(node(BROKER, 1).distinguished_name)
+        return ";".join(f"User:{name}" for name in names)
 
     def make_kafka_ready(self, member: Member, state: LocalClusterState) -> list[str]:
         """Create the files that a broker of Kafka's needs to start; returns its command."""
+        settings = settings_of_broker(state)
+        if state.is_secured:
+            self._make_certificate(member)
+            keystore, truststore = self._keystore(member).resolve(), self._authority.resolve()
+            listening = {"listeners": f"{_SECURED_LISTENER}://{member.address}"}
+            security = security_of_broker(str(keystore), str(truststore), self._super_users(state))
+            settings = {**listening, **security, **settings}
         broker = KafkaBroker(
             id=member.id,
             port=member.port,
             zookeeper=state.zookeeper,
             data=self.path / "data" / member.name,
             state_changes=self.state_changes(member.name),
-            settings=settings_of_broker(state),
+            settings=settings,
             rack=member.rack,
             host=member.host,
         )
@@ -185,7 +205,7 @@ class ClusterFolder:
     def _config(self, member: Member, state: LocalClusterState) -> str:
         data = [str(path) for path in self.log_dirs(member, state)] if member.role == BROKER else []
         of_role = settings_of_controller(state, member) if state.kafka else state.settings
-        security = self._security(member) if state.is_secured else {}
+        security = self._security(member, state) if state.is_secured else {}
         settings = {"klamm.state.change.log.dir": str(self.state_changes(member.name)), **security, **of_role}
         # Strings and numbers are spelled alike in JSON and TOML.
         fields = {

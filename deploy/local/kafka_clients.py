@@ -1,6 +1,7 @@
 """What is asked of Kafka brokers on this machine: how each of them sees the cluster, and a few requests."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -37,15 +38,16 @@ class View(Struct, frozen=True):
         return sum(partition.leader_id == broker for partition in self.partitions)
 
 
-async def connect(address: str, timeout_s: float = 10.0) -> KafkaConnection:
-    """Connect to `address`, HOST:PORT as everywhere here. Raises PeerUnreachableError."""
+async def connect(address: str, timeout_s: float = 10.0, tls: ssl.SSLContext | None = None) -> KafkaConnection:
+    """Connect to `address`, HOST:PORT as everywhere here; `tls` None: without TLS. Raises PeerUnreachableError."""
     host, _, port = address.rpartition(":")
-    return await KafkaConnection.open(Endpoint(host, int(port), "PLAINTEXT"), client_id="klamm", timeout_s=timeout_s)
+    endpoint = Endpoint(host, int(port), "PLAINTEXT" if tls is None else "SSL")
+    return await KafkaConnection.open(endpoint, client_id="klamm", timeout_s=timeout_s, tls=tls)
 
 
-async def view(address: str, topics: Iterable[str]) -> View:
+async def view(address: str, topics: Iterable[str], tls: ssl.SSLContext | None = None) -> View:
     """Ask a broker for its view. Raises PeerUnreachableError."""
-    connection = await connect(address)
+    connection = await connect(address, tls=tls)
     try:
         return await _view(connection, topics)
     finally:
@@ -88,14 +90,18 @@ async def _until_it_sees(address: str, topics: Sequence[str], holds: Callable[[V
 
 
 async def create_topics(
-    address: str, sizes: Mapping[str, int], replicas: int, timeout_s: float = DEADLINE_S
+    address: str,
+    sizes: Mapping[str, int],
+    replicas: int,
+    timeout_s: float = DEADLINE_S,
+    tls: ssl.SSLContext | None = None,
 ) -> list[int]:
     """Create topics in one request; the result has the error code of each topic. Raises PeerUnreachableError."""
     topics = tuple(
         CreatableTopic(name=name, num_partitions=size, replication_factor=replicas) for name, size in sizes.items()
     )
     request = CreateTopicsRequest(topics=topics, timeout_ms=round(timeout_s * 1000))
-    connection = await connect(address)
+    connection = await connect(address, tls=tls)
     try:
         answer = await connection.call(request, CREATE_TOPICS, CreateTopicsResponse, timeout_s=timeout_s + 30)
     finally:
@@ -114,7 +120,7 @@ async def elect_preferred(address: str) -> int:
     return answer.error_code
 
 
-async def until_created(addresses: Sequence[str], prefix: str) -> float:
+async def until_created(addresses: Sequence[str], prefix: str, tls: ssl.SSLContext | None = None) -> float:
     """Try to create a topic of one partition, each time another, until somebody does; when that was."""
     async with asyncio.timeout(DEADLINE_S):
         attempt = 0
@@ -122,7 +128,7 @@ async def until_created(addresses: Sequence[str], prefix: str) -> float:
             for address in addresses:
                 attempt += 1
                 try:
-                    if await create_topics(address, {f"{prefix}-{attempt}": 1}, 1, timeout_s=1.0) == [0]:
+                    if await create_topics(address, {f"{prefix}-{attempt}": 1}, 1, 1.0, tls) == [0]:
                         return time.time()
                 except PeerUnreachableError:
                     continue

@@ -8,10 +8,15 @@ from typing import Any, Final
 
 from cluster.config.settings import Settings
 from cluster.process.local_cluster import BROKER, LocalClusterState, Member
+from cluster.security.acls import ACL_AUTHORIZER
 from deploy.local.kafka_jars import protocol_of
 
 _OWN: Final = "klamm."
 _INTERNAL_REPLICAS: Final = 3
+
+
+WITHOUT_PEM: Final = ("2.4.1",)
+"""Releases before KIP-651."""
 
 
 def known_to_klamm(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +35,7 @@ def settings_of_controller(state: LocalClusterState, controller: Member) -> dict
     return {
         "klamm.broker.protocol": "kafka",
         "klamm.takeover": "atomic",
-        "klamm.kafka.listeners": f"PLAINTEXT://{controller.kafka_address}",
+        "klamm.kafka.listeners": f"{'SSL' if state.is_secured else 'PLAINTEXT'}://{controller.kafka_address}",
         "inter.broker.protocol.version": protocol_of(state.kafka),
         **({"klamm.kafka.register.as.broker": True} if int(state.kafka.partition(".")[0]) < 3 else {}),
         **({"klamm.kafka.rack": racks[0]} if racks else {}),
@@ -45,4 +50,26 @@ def settings_of_broker(state: LocalClusterState) -> dict[str, Any]:
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         **{key: value for key, value in state.settings.items() if not key.startswith(_OWN)},
+    }
+
+
+def security_of_broker(keystore: str, truststore: str, super_users: str) -> dict[str, Any]:
+    """Make the settings of a secured broker of Kafka: certificates of all, rights, and its ZooKeeper likewise."""
+    stores = {
+        "keystore.type": "PEM",
+        "keystore.location": keystore,
+        "truststore.type": "PEM",
+        "truststore.location": truststore,
+    }
+    return {
+        "security.inter.broker.protocol": "SSL",
+        "ssl.client.auth": "required",
+        "authorizer.class.name": ACL_AUTHORIZER,
+        "super.users": super_users,
+        "zookeeper.ssl.client.enable": True,
+        "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+        "zookeeper.set.acl": True,
+        # Kafka's own is TLSv1.2, which the ZooKeeper that 'klamm up' starts does not speak.
+        "zookeeper.ssl.protocol": "TLSv1.3",
+        **{f"{prefix}ssl.{key}": value for prefix in ("", "zookeeper.") for key, value in stores.items()},
     }

@@ -41,6 +41,7 @@ app = typer.Typer()
         "klamm demo --data /tmp/klamm-demo -o json",
         "klamm demo --secure",
         "klamm demo --kafka",
+        "klamm demo --kafka --secure",
         exit_codes="0 passed; 1 a record was lost, or the audit found something; 2 wrong usage; 4 no record was"
         " lost, but the audit could not run.",
     )
@@ -62,13 +63,18 @@ def demo(
     With --kafka the brokers are Apache Kafka's, whose jars (44 MB) are
     fetched once: the same failures under klamm's controllers and under
     Kafka's own, in about two minutes. Needs the extra 'embedded'.
+    With --secure every port has TLS and every client a certificate, and
+    access control lists say who may do what; Kafka's brokers and ZooKeeper
+    have the same.
     """
-    if kafka and secure:
-        raise typer.BadParameter("is for klamm's own brokers, not for Kafka's", param_hint="--secure")
     require_extras("embedded", *([] if kafka else ["audit"]))
     started = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="klamm-demo-")) if data is None else data
-    cluster = _cluster_of_kafka(folder) if kafka else LocalCluster.create_or_open(folder, is_secured=secure)
+    cluster = (
+        _cluster_of_kafka(folder, is_secured=secure)
+        if kafka
+        else LocalCluster.create_or_open(folder, is_secured=secure)
+    )
     if any(cluster.state_of(m.name) != "stopped" for m in cluster.state.members):
         raise StartupError(f"a cluster is running in {folder}, and the demo kills processes: pass another --data")
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -92,10 +98,12 @@ def demo(
     sys.exit(exit_code(document))
 
 
-def _cluster_of_kafka(folder: Path) -> LocalCluster:
+def _cluster_of_kafka(folder: Path, *, is_secured: bool) -> LocalCluster:
     find_java()
     find_kafka_jars(NEWEST, say)
-    return LocalCluster.create_or_open(folder, controllers=CONTROLLERS, brokers=BROKERS, kafka=NEWEST)
+    return LocalCluster.create_or_open(
+        folder, controllers=CONTROLLERS, brokers=BROKERS, kafka=NEWEST, is_secured=is_secured
+    )
 
 
 def _run_on_klamm(cluster: LocalCluster, step: Callable[[str], None]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import Final
 from msgspec import Struct, field
 
 from cluster.model.errors import StartupError
-from cluster.process.local_cluster import BROKER, CONTROLLER
+from cluster.process.local_cluster import BROKER, CONTROLLER, client_tls_of
+from cluster.tls.contexts import client_context
 from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_clients import View, create_topics, until_created, view
 from launcher.demo.kafka_load import KafkaLoad
@@ -51,11 +52,13 @@ class _Demonstration(Demonstration):
     def __init__(self, cluster: LocalCluster, topic: str, say: Say) -> None:
         super().__init__(cluster, topic, say)
         self._listeners = {member.id: member.kafka_address for member in cluster.members(CONTROLLER)}
-        self._load = KafkaLoad(list(self.brokers.values()), topic, PARTITIONS)
+        shown = client_tls_of(cluster.folder, cluster.state)
+        self._tls = None if shown is None else client_context(shown)
+        self._load = KafkaLoad(list(self.brokers.values()), topic, PARTITIONS, self._tls)
         self._result = KafkaResult()
 
     async def view(self, broker: int) -> View:
-        return await view(self.brokers[broker], [self.topic])
+        return await view(self.brokers[broker], [self.topic], self._tls)
 
     async def run(self) -> KafkaResult:
         say, load = self.say, self._load
@@ -74,7 +77,7 @@ class _Demonstration(Demonstration):
 
     async def _create_topic(self) -> None:
         address = (self._listeners | self.brokers)[await self._controller()]
-        codes = await create_topics(address, {self.topic: PARTITIONS}, REPLICAS)
+        codes = await create_topics(address, {self.topic: PARTITIONS}, REPLICAS, tls=self._tls)
         if codes != [0]:
             raise StartupError(f"topic {self.topic} was not created: error code {codes[0]}")
         await until(self.is_repaired)
@@ -91,7 +94,7 @@ class _Demonstration(Demonstration):
         self.say(f"{who}: kill -9 of controller {victim}")
         role, candidates = (CONTROLLER, self._listeners) if who == KLAMM else (BROKER, self.brokers)
         others = [address for node, address in candidates.items() if node != victim]
-        created = until_created(others, f"probe-{who.lower()}-{victim}-{round(time.time())}")
+        created = until_created(others, f"probe-{who.lower()}-{victim}-{round(time.time())}", self._tls)
         name = f"{role}-{victim}"
         return name, (await timed(created, after=partial(self.cluster.kill, name)))[0]
 

@@ -6,7 +6,8 @@ The clients are aiokafka's, which know nothing of klamm.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+import ssl
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -27,8 +28,11 @@ class KafkaLoad(RecordLoad):
     producers = members = 2
     per_step = 10
 
-    def __init__(self, bootstrap: Sequence[str], topic: str, partitions: int) -> None:
+    def __init__(
+        self, bootstrap: Sequence[str], topic: str, partitions: int, tls: ssl.SSLContext | None = None
+    ) -> None:
         super().__init__(topic)
+        self._security = security_of(tls)
         self._bootstrap, self._partitions = list(bootstrap), partitions
         # What a client warns of while leaders and coordinators are killed is what is demonstrated.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -50,6 +54,7 @@ class KafkaLoad(RecordLoad):
             enable_idempotence=True,
             request_timeout_ms=_TIMEOUT_MS,
             metadata_max_age_ms=5_000,
+            **self._security,
         )
         under_way: set[asyncio.Task[None]] = set()
         try:
@@ -80,6 +85,7 @@ class KafkaLoad(RecordLoad):
             group_id=self.topic,
             auto_offset_reset="earliest",
             metadata_max_age_ms=5_000,
+            **self._security,
         )
         try:
             await consumer.start()
@@ -92,15 +98,24 @@ class KafkaLoad(RecordLoad):
 
     async def _read_all(self, timeout_s: float) -> dict[int, list[tuple[int, bytes | None]]]:
         async with asyncio.timeout(timeout_s):
-            return await read_all(self._bootstrap, self.topic, self._partitions)
+            return await read_all(self._bootstrap, self.topic, self._partitions, security=self._security)
+
+
+def security_of(tls: ssl.SSLContext | None) -> dict[str, Any]:
+    """The options of a client: with TLS if a context is given."""
+    return {} if tls is None else {"security_protocol": "SSL", "ssl_context": tls}
 
 
 async def read_all(
-    bootstrap: Sequence[str], topic: str, partitions: int, isolation_level: str = "read_uncommitted"
+    bootstrap: Sequence[str],
+    topic: str,
+    partitions: int,
+    isolation_level: str = "read_uncommitted",
+    security: Mapping[str, Any] = {},
 ) -> dict[int, list[tuple[int, bytes | None]]]:
     """Read the offsets and values of a topic, by partition; with "read_committed" up to the last stable offsets."""
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=list(bootstrap), auto_offset_reset="earliest", isolation_level=isolation_level
+        bootstrap_servers=list(bootstrap), auto_offset_reset="earliest", isolation_level=isolation_level, **security
     )
     try:
         await consumer.start()

@@ -33,6 +33,10 @@ def adopt(cluster: KafkaCluster, *options: str, code: int = 0) -> Any:
     return found
 
 
+def adopt_code(cluster: KafkaCluster) -> int:
+    return run_klamm("adopt", "--zookeeper", cluster.zookeeper, "-o", "json").returncode
+
+
 def leave(cluster: KafkaCluster, *options: str) -> str:
     answer = run_klamm("leave", "--zookeeper", cluster.zookeeper, *options)
     assert answer.returncode == 0, answer.stdout + answer.stderr
@@ -100,7 +104,9 @@ def test_brokers_of_each_release_are_known_by_their_answers(
     assert asks_for_registration == version.startswith("2.")
 
 
-def test_a_cluster_with_an_authorizer_is_refused_and_left_as_it_is(tmp_path: Path, zookeeper: str) -> None:
+def test_a_cluster_with_an_authorizer_is_refused_to_a_controller_without_one_and_left_as_it_is(
+    tmp_path: Path, zookeeper: str
+) -> None:
     cluster = KafkaCluster(tmp_path, zookeeper)
     authorizer = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -108,8 +114,15 @@ def test_a_cluster_with_an_authorizer_is_refused_and_left_as_it_is(tmp_path: Pat
     }
     try:
         cluster.start_brokers(1, authorizer)
+        found = adopt(cluster)
+        assert "authorizer.class.name=kafka.security.authorizer.AclAuthorizer" in found["commands"][0]
+        assert any("give the controllers the same" in note for note in found["notes"])
+        cluster.start_candidate(901)
+        eventually(lambda: adopt_code(cluster) == 3, "the candidate is registered")
         (refusal,) = adopt(cluster, code=3)["refusals"]
-        assert "broker 1 has an authorizer" in refusal
+        assert (
+            "candidate 901 has no authorizer: through it anybody could do what that of the brokers forbids" in refusal
+        )
         assert adopt(cluster, "--execute", code=1)["took_over"] is None
         with plain_client(cluster.zookeeper) as client:
             assert client.exists("/klamm") is None

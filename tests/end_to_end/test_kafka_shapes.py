@@ -34,6 +34,7 @@ SELECTED: Final = (
     "control-plane-plaintext",
     "ssl-migration-half-way",
     "authorizer-on-one-broker",
+    "acl-authorizer-mtls-mapped",
     "sasl-plain-inter-with-plaintext-door",
 )
 _NOT_COMPARED: Final = ("/zookeeper", "/brokers/ids", "/brokers/seqid", "/config/changes")
@@ -110,7 +111,7 @@ def _adopted(cluster: ShapeCluster, folder: Path) -> str:
     code, found = adopt(cluster)
     assert code == 0, found["refusals"]
     assert what_differs(before, snapshot(cluster)) == {}
-    ids = [start_printed(cluster, command, cluster.files.of_commands, folder) for command in found["commands"]]
+    ids = [start_printed(cluster, command, _filled_in(cluster), folder) for command in found["commands"]]
     for id_ in ids:
         eventually(lambda id_=id_: "Waiting for 'klamm adopt" in cluster.log(f"controller-{id_}"), f"{id_} waits")
     began = time.monotonic()
@@ -129,6 +130,13 @@ def _adopted(cluster: ShapeCluster, folder: Path) -> str:
     assert set(rest) - set(states) - _OF_LATER_RELEASES - _with_ids(before, snapshot(cluster)) == set()
     assert is_healthy(cluster)
     return f"adopted in {took:.1f} s | as before, all in sync"
+
+
+def _filled_in(cluster: ShapeCluster) -> dict[str, str]:
+    """What an operator knows and brokers do not tell."""
+    given = cluster.shape.properties
+    rights = {"SUPER-USERS": "super.users", "AS-AT-BROKERS": "allow.everyone.if.no.acl.found"}
+    return {**cluster.files.of_commands, **{text: given[key] for text, key in rights.items() if key in given}}
 
 
 def _with_ids(before: dict[str, Any], after: dict[str, Any]) -> set[str]:

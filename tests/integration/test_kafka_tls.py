@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.aio.tasks import TaskSet
+from cluster.config.broker_logins import BrokerLogins
 from cluster.config.config import load_config
 from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.kafka_tls import KafkaTls, kafka_tls
@@ -75,7 +76,7 @@ async def test_brokers_see_the_certificate_of_the_controller_and_what_is_passed_
             return [broker]
 
         # Where brokers ask for certificates, a client must not come in with that of the controller.
-        live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls)
+        live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls, logins=BrokerLogins(SETTINGS))
 
         async def pass_on() -> None:
             # With TLS 1.3 the client learns only after its handshake that the broker wanted a certificate.
@@ -170,8 +171,8 @@ async def test_a_broker_without_a_trusted_certificate_is_not_sent_anything(certi
         ('"klamm.kafka.listeners" = "SSL://:9093"', "ssl.keystore.location: None: an SSL listener needs a private key"),
         ('"ssl.keystore.location" = "/nowhere.pem"', "ssl.keystore.location: /nowhere.pem"),
         (
-            '"klamm.kafka.listeners" = "SASL_SSL://:9093"',
-            "the security protocol of SASL_SSL is SASL_SSL; give it one",
+            '"klamm.kafka.listeners" = "TLS://:9093"',
+            "the security protocol of TLS is TLS; give it one",
         ),
         ('"ssl.key.password" = ["SECRETPW"]', 'settings."ssl.key.password": (not shown): must be a string'),
         ("", 'settings."klamm.kafka.listeners": is missing: klamm.broker.protocol = "kafka" needs'),

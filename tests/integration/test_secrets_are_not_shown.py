@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from adoption.command_config import read_command_config
 from cluster.config.client_properties import read_client_security
-from cluster.config.config import load_config
+from cluster.config.config import LOGIN_FILE_KEY, load_config
 from cluster.config.secret_keys import is_secret_key
 from cluster.config.settings import Settings
 from cluster.model.errors import ClusterError
@@ -105,9 +105,41 @@ def test_what_is_wrong_with_a_login_file_is_said_without_it(text: str) -> None:
     assert MARKER not in why_not(lambda: parse_login(text.format(MARKER), "Client", Scheme.SASL))
 
 
+_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{0}",
+        'x required password="{0}"',
+        'x required password="{0}" {0};',
+        f'{_MODULE} required password="{{0}}";',
+        f'{_MODULE} required username="u" password="{{0}}"; x',
+        f'{_MODULE} required username="u" password="{{0}}";',
+    ],
+)
+def test_what_is_wrong_with_a_login_module_is_said_without_it(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "jaas.conf"
+    write_secret(file, f"KafkaServer {{ {text.format(MARKER)} }};".encode())
+    kafka = {
+        "klamm.broker.protocol": "kafka",
+        "klamm.kafka.listeners": "S://127.0.0.1:1",
+        "listener.security.protocol.map": "S:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "S",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
+    }
+    for mechanism in ("SCRAM-SHA-512", "PLAIN"):
+        for key in ("sasl.jaas.config", "listener.name.s.plain.sasl.jaas.config", "scram-sha-512.sasl.jaas.config"):
+            given = {**kafka, "sasl.mechanism.inter.broker.protocol": mechanism, key: text.format(MARKER)}
+            assert MARKER not in why_not(lambda given=given: load_config(None, {**BASE, "settings": given}))  # type: ignore[misc]
+        in_file = {**kafka, "sasl.mechanism.inter.broker.protocol": mechanism, LOGIN_FILE_KEY: str(file)}
+        assert MARKER not in why_not(lambda given=in_file: load_config(None, {**BASE, "settings": given}))  # type: ignore[misc]
+
+
 def test_values_that_hold_secrets_print_without_them(made: Certificates) -> None:
     secrets = {key: MARKER for key in Settings().model_dump(by_alias=True) if is_secret_key(key)}
-    assert len(secrets) == 6
+    assert len(secrets) == 11
     settings = Settings.model_validate({**secrets, "ssl.keystore.certificate.chain": "x"}, by_alias=True, by_name=False)
     tls = tls_settings({**secrets, "ssl.keystore.location": str(made.node)})
     material = load_material(TlsSettings(keystore_location=str(made.node)))

@@ -31,6 +31,7 @@ _DEFAULTS: Final = {
     "unclean.leader.election.enable": "false",
     "zookeeper.set.acl": "false",
 }
+_OF_AUTHORIZER: Final = ("super.users", "allow.everyone.if.no.acl.found")
 _LISTENER: Final = re.compile(r"(.+)://\[?([^\]]*)\]?:(\d+)")
 
 
@@ -79,7 +80,9 @@ class Shape(Struct, frozen=True):
         registered = Broker(BrokerId(self.id(position)), _endpoints(given), given.get("broker.rack"))
         leader_and_isr, stop_replica = _VERSIONS[self.release]
         configs = {**_DEFAULTS, "inter.broker.protocol.version": protocol_of(self.release), **given}
-        hidden = frozenset(key for key in given if key.startswith("delegation.token.master"))
+        # Of settings that Kafka does not know itself it tells no values either.
+        hidden = frozenset(key for key in given if key.startswith("delegation.token.master") or key in _OF_AUTHORIZER)
+        configs = {key: value for key, value in configs.items() if key not in hidden}
         answers = BrokerAnswers(
             {4: leader_and_isr, 5: stop_replica},
             has_authorizer="authorizer.class.name" in given,

@@ -36,6 +36,8 @@ class Scripted:
         self.opened: list[ClientAddress] = []
         self.closed = 0
 
+    is_unproven = False
+
     def open(self, peer: ClientAddress) -> "Scripted":
         self.opened.append(peer)
         return self

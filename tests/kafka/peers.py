@@ -7,8 +7,10 @@ from random import Random
 from typing import Any
 
 from cluster.aio.tasks import TaskSet
+from cluster.config.broker_logins import BrokerLogins
 from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.kafka_tls import KafkaTls
+from cluster.config.scram_users import ScramUsers
 from cluster.config.settings import Settings
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.codec import decode
@@ -26,9 +28,16 @@ from cluster.model.listeners import ListenerNames
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.rpc.authentication import Authentication
+from cluster.rpc.rights import guarded
+from cluster.sasl.listeners import ListenerSasl, ScramDirectory
+from cluster.security.acls import Authorizer
+from cluster.security.authorization import FixedRules
 from cluster.tls.live import LiveContexts, LiveMaterial
 from cluster.tls.settings import TlsSettings
+from controller.adapters.kafka.authentication import SaslListener, announcing
 from controller.adapters.kafka.authorizers import Authorizers
+from controller.adapters.kafka.broker_versions import BrokerVersions
 from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
@@ -81,6 +90,8 @@ class KafkaPeer:
         self.connections = 0
         self.closed = 0
 
+    is_unproven = False
+
     def open(self, _: ClientAddress) -> "KafkaPeer":
         self.connections += 1
         return self
@@ -130,22 +141,34 @@ async def kafka_listener(
     brokers: Collection[Broker] = (),
     tls: KafkaTls | None = None,
     authorizers: Authorizers | None = None,
+    *,
+    sasl: ListenerSasl | None = None,
+    users: ScramDirectory | None = None,
+    failure_delay_ms: int = 0,
+    authorizer: Authorizer | None = None,
+    refuses_clients: bool = False,
     **settings: Any,
 ) -> AsyncIterator[KafkaServers]:
-    """The listener PLAINTEXT of a controller, in front of this handler, with these live brokers. `tls`: it is SSL."""
-    metrics = Metrics()
-    admission = Admission(AdmissionLimits.from_settings(Settings(**settings), has_kafka=True), metrics)
+    """The listener PLAINTEXT of a controller, in front of this handler, with these live brokers. `tls`: it is SSL.
+    `sasl`: it is SASL_PLAINTEXT or SASL_SSL, for these `users`. `authorizer`: by which it judges, and so does the
+    handler. `settings`: of the controller.
+    """
+    metrics, own = Metrics(), Settings(**settings)
+    admission = Admission(AdmissionLimits.from_settings(own, has_kafka=True), metrics)
 
     async def registered() -> Collection[Broker]:
         return brokers
 
     nobody = without_stores()
-    live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls or KafkaTls(nobody, nobody, {}))
+    live = LiveBrokers(
+        registered, Random(1), "klamm-1001", (), tls or KafkaTls(nobody, nobody, {}), logins=BrokerLogins(own)
+    )
     local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], "/data")
     conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(CONTROLLER))}
     known, threads = authorizers or Authorizers(), LongRequests()
+    rules = None if authorizer is None else FixedRules(authorizer)
     services = KafkaServices(
-        handler,
+        guarded(handler, rules, metrics),
         admission,
         RequestMetrics(metrics),
         live,
@@ -155,12 +178,28 @@ async def kafka_listener(
         ClientCertificates(live, ListenerNames()),
         threads,
         FreedMemory(),
+        rules,
+        refuses_clients,
     )
     protocol = "PLAINTEXT" if tls is None else "SSL"
-    listener = KafkaListener("PLAINTEXT", "127.0.0.1", 0, protocol, Endpoint("127.0.0.1", 0))
+    with_sasl = {}
+    if sasl is not None:
+        protocol = "SASL_PLAINTEXT" if tls is None else "SASL_SSL"
+        authentication = Authentication({}, users or ScramUsers(), metrics, failure_delay_ms=failure_delay_ms)
+        keys = [conversion.key for conversion in OF_ACTIVE_CONTROLLER]
+        mechanisms, versions = authentication.mechanisms_of(sasl), announcing(keys, BrokerVersions(live), "PLAINTEXT")
+        with_sasl["PLAINTEXT"] = SaslListener("PLAINTEXT", mechanisms, authentication.steps, versions)
+    endpoint = Endpoint("127.0.0.1", 0, "PLAINTEXT", protocol)
+    listener = KafkaListener("PLAINTEXT", "127.0.0.1", 0, protocol, endpoint)
     async with TaskSet() as tasks:
         servers = await serve_kafka(
-            [listener], admission.limits, tasks, services, metrics, tls={} if tls is None else tls.listening
+            [listener],
+            admission.limits,
+            tasks,
+            services,
+            metrics,
+            tls={} if tls is None else tls.listening,
+            sasl=with_sasl,
         )
         try:
             yield servers

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from adoption.broker_access import BrokerAccess
 from adoption.broker_survey import connect, metadata
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.topics import (
@@ -57,6 +58,9 @@ class Files:
         node_p12.write_bytes(pkcs12.serialize_key_and_certificates(b"node", key, node, None, locked))
         truststore = [pkcs12.PKCS12Certificate(authority, b"authority")]
         authority_p12.write_bytes(pkcs12.serialize_java_truststore(truststore, locked))
+        for secret in (self.node, node_p12):
+            # Others must not read a private key.
+            secret.chmod(0o600)
         self.placeholders = {
             "{KEYSTORE}": str(self.node),
             "{KEYSTORE_P12}": str(node_p12),
@@ -198,7 +202,7 @@ class ShapeCluster(KafkaCluster):
 
 
 async def _with(endpoint: Endpoint, tls: ssl.SSLContext, ask: Callable[[KafkaConnection], Awaitable[_T]]) -> _T:
-    connection = await connect(endpoint, tls, _TIMEOUT_S)
+    connection = await connect(endpoint, BrokerAccess(tls), _TIMEOUT_S)
     try:
         return await ask(connection)
     finally:

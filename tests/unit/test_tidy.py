@@ -34,7 +34,7 @@ FUNCTION_LINES_MAX = 60
 
 CLOCK_FILES = re.compile(
     r"(adapters/|adoption/|deploy/|launcher/|benchmarks/|admin/|audit/|cluster/(aio|metrics|process|tls)/|cluster/zookeeper/kazoo|broker_agent/log/"
-    r"|cluster/rpc/(authentication|client_sessions)|state_log/(writer|apis)|__main__|program\.py)"
+    r"|cluster/rpc/(authentication|client_sessions)|cluster/kafka_wire/client_authentication|state_log/(writer|apis)|__main__|program\.py)"
 )
 """Where wall clock and threads may be used: adapters, programs and what only runs in real processes."""
 

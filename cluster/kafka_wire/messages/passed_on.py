@@ -1,9 +1,9 @@
 """Made by cluster/kafka_wire/make_messages.py; do not edit.
 
 Messages and their versions: CreateDelegationTokenResponse 0-3, DescribeClientQuotasResponse 0-1,
-DescribeClusterResponse 0-1, DescribeDelegationTokenResponse 0-3, DescribeQuorumResponse 0-2,
-DescribeUserScramCredentialsResponse 0, EnvelopeResponse 0, ExpireDelegationTokenResponse 0-2, FetchResponse 0-17,
-RenewDelegationTokenResponse 0-2, SaslAuthenticateResponse 0-2, SaslHandshakeResponse 0-1, UnregisterBrokerResponse 0.
+DescribeDelegationTokenResponse 0-3, DescribeQuorumResponse 0-2, DescribeUserScramCredentialsResponse 0,
+EnvelopeResponse 0, ExpireDelegationTokenResponse 0-2, FetchResponse 0-17, RenewDelegationTokenResponse 0-2,
+UnregisterBrokerResponse 0.
 """
 
 from typing import ClassVar
@@ -56,28 +56,6 @@ class DescribeClientQuotasResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
     error_message: str | None = ""
     entries: tuple[EntryData, ...] | None = ()
-
-
-class DescribeClusterBroker(Message, frozen=True, kw_only=True):
-    SCHEMA: ClassVar[str] = "DescribeClusterResponse"
-
-    broker_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None
-
-
-class DescribeClusterResponse(Message, frozen=True, kw_only=True):
-    SCHEMA: ClassVar[str] = "DescribeClusterResponse"
-
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    endpoint_type: int = 1  # 1+
-    cluster_id: str = ""
-    controller_id: int = -1
-    brokers: tuple[DescribeClusterBroker, ...] = ()
-    cluster_authorized_operations: int = -2147483648
 
 
 class DescribedDelegationTokenRenewer(Message, frozen=True, kw_only=True):
@@ -281,22 +259,6 @@ class RenewDelegationTokenResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
     expiry_timestamp_ms: int = 0
     throttle_time_ms: int = 0
-
-
-class SaslAuthenticateResponse(Message, frozen=True, kw_only=True):
-    SCHEMA: ClassVar[str] = "SaslAuthenticateResponse"
-
-    error_code: int = 0
-    error_message: str | None = ""
-    auth_bytes: bytes = b""
-    session_lifetime_ms: int = 0  # 1+
-
-
-class SaslHandshakeResponse(Message, frozen=True, kw_only=True):
-    SCHEMA: ClassVar[str] = "SaslHandshakeResponse"
-
-    error_code: int = 0
-    mechanisms: tuple[str, ...] = ()
 
 
 class UnregisterBrokerResponse(Message, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Made by cluster/kafka_wire/make_messages.py; do not edit.
 
 Messages and their versions: AddOffsetsToTxnResponse 0-4, AddPartitionsToTxnResponse 0-5, ConsumerGroupHeartbeatResponse
-0, EndTxnResponse 0-4, FindCoordinatorResponse 0-6, InitProducerIdResponse 0-5, JoinGroupResponse 0-9,
-LeaveGroupResponse 0-5, OffsetDeleteResponse 0, OffsetFetchResponse 0-9, SyncGroupResponse 0-5.
+0, EndTxnResponse 0-4, JoinGroupResponse 0-9, LeaveGroupResponse 0-5, OffsetDeleteResponse 0, OffsetFetchResponse 0-9,
+SyncGroupResponse 0-5.
 """
 
 from typing import ClassVar
@@ -78,38 +78,6 @@ class EndTxnResponse(Message, frozen=True, kw_only=True):
 
     throttle_time_ms: int = 0
     error_code: int = 0
-
-
-class Coordinator(Message, frozen=True, kw_only=True):
-    SCHEMA: ClassVar[str] = "FindCoordinatorResponse"
-
-    key: str = ""  # 4+
-    node_id: int = 0  # 4+
-    host: str = ""  # 4+
-    port: int = 0  # 4+
-    error_code: int = 0  # 4+
-    error_message: str | None = ""  # 4+
-
-
-class FindCoordinatorResponse(Message, frozen=True, kw_only=True):
-    SCHEMA: ClassVar[str] = "FindCoordinatorResponse"
-
-    throttle_time_ms: int = 0  # 1+
-    error_code: int = 0  # 0-3
-    error_message: str | None = ""  # 1-3
-    node_id: int = 0  # 0-3
-    host: str = ""  # 0-3
-    port: int = 0  # 0-3
-    coordinators: tuple[Coordinator, ...] = ()  # 4+
-
-
-class InitProducerIdResponse(Message, frozen=True, kw_only=True):
-    SCHEMA: ClassVar[str] = "InitProducerIdResponse"
-
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id: int = -1
-    producer_epoch: int = 0
 
 
 class JoinGroupResponseMember(Message, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Whether the brokers have an authorizer. Then this controller, which has none, must not be a way past it.
+"""Whether the brokers have an authorizer. Then a controller that has none must not be a way past it.
 
 A broker gets or loses an authorizer only by a restart (`authorizer.class.name` is read once), which ends its
 connections: what it says holds as long as the connection over which it was asked.
@@ -18,21 +18,22 @@ _TIMEOUT_S: Final = 10.0
 
 class Authorizers:
     """Holds what the brokers said: those that the active controller is connected to, and those that requests of
-    clients are passed on to.
+    clients are passed on to. `is_authorised`: this controller has an authorizer itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_authorised: bool = False) -> None:
+        self._is_authorised = is_authorised
         self._guarded: set[BrokerId] = set()
         self._without: WeakSet[KafkaConnection] = WeakSet()
 
     @property
     def guarded(self) -> frozenset[BrokerId]:
-        """The brokers with an authorizer, of those that the active controller is connected to."""
+        """The brokers with an authorizer, of those that the active controller is connected to, if it has none."""
         return frozenset(self._guarded)
 
     async def ask(self, broker: BrokerId, connection: KafkaConnection) -> None:
         """Ask a broker over a new connection of the controller. Raises PeerUnreachableError."""
-        is_guarded = await has_authorizer(connection, _TIMEOUT_S)
+        is_guarded = not self._is_authorised and await has_authorizer(connection, _TIMEOUT_S)
         self.forget(broker)
         if is_guarded:
             self._guarded.add(broker)
@@ -64,7 +65,6 @@ class Authorizers:
 def _forbidden(broker: str) -> ApiError:
     return ApiError(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        f"{broker} has an authorizer, and klamm neither authenticates nor authorises its clients yet, so that anybody "
-        "could change the cluster: restart the broker without authorizer.class.name, or give the cluster back with "
-        "klamm leave",
+        f"{broker} has an authorizer, and this controller has none, so that anybody could change the cluster: give it "
+        "the authorizer.class.name and super.users of the brokers",
     )

@@ -1,10 +1,10 @@
 """The controller's `BrokerClient` for brokers of Apache Kafka: one ordered connection for each broker."""
 
-import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from cluster.config.broker_logins import BrokerLogins
 from cluster.config.settings import Settings
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
@@ -12,6 +12,7 @@ from cluster.model.broker import Broker, BrokerId, Endpoint, TopicId
 from cluster.model.errors import ApiError, ErrorCode, PeerRefusesError, PeerUnreachableError
 from cluster.requests import control
 from cluster.requests.recovery import DescribeReplicasResponse
+from cluster.sasl.clients import ReadCredentials
 from cluster.tls.live import LiveContexts
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.control_messages import ControlMessages, answer_type, response_of
@@ -21,8 +22,8 @@ from controller.topic_id_questions import TopicIdAnswer, TopicIdQuestion
 
 _ASKED_VERSION: Final = 0
 _NOT_AUTHORIZED: Final = (
-    "its authorizer refuses the controller's requests (CLUSTER_AUTHORIZATION_FAILED), and klamm does not govern such "
-    "brokers yet: restart it without authorizer.class.name, or give the cluster back with klamm leave"
+    "its authorizer refuses the controller's requests (CLUSTER_AUTHORIZATION_FAILED): give the controllers the "
+    "identity of the brokers, or name their principal in super.users of the brokers"
 )
 
 
@@ -31,7 +32,7 @@ class KafkaBrokerClient:
 
     Listener: RQ-30; timeouts: RQ-32; versions: D-81; refusals: D-111.
 
-    `controller`: see ControlMessages. `tls`: for brokers whose listener is SSL. `authorizers`: is told of each broker.
+    `controller`: see ControlMessages. `tls`: for brokers whose listener has it. `authorizers`: is told of each broker.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class KafkaBrokerClient:
             min(settings.socket_connection_setup_timeout_ms, settings.controller_socket_timeout_ms) / 1000
         )
         self._timeout_s = settings.request_timeout_ms / 1000
-        self._tls = tls
+        self._tls, self._logins = tls, BrokerLogins(settings)
         self._authorizers = authorizers
         self._connections: dict[BrokerId, KafkaConnection] = {}
         self._releases: dict[BrokerId, str] = {}
@@ -127,7 +128,11 @@ class KafkaBrokerClient:
     async def _open(self, broker: Broker) -> KafkaConnection:
         endpoint = self._endpoint(broker)
         return await KafkaConnection.open(
-            endpoint, client_id=self._client_id, timeout_s=self._connect_timeout_s, tls=self._tls_for(endpoint)
+            endpoint,
+            client_id=self._client_id,
+            timeout_s=self._connect_timeout_s,
+            tls=self._tls.current() if endpoint.has_tls else None,
+            login=self._login_for(endpoint),
         )
 
     async def _checked_versions(self, opened: KafkaConnection) -> dict[int, int]:
@@ -147,15 +152,18 @@ class KafkaBrokerClient:
             )
         return versions
 
-    def _tls_for(self, endpoint: Endpoint) -> ssl.SSLContext | None:
-        match endpoint.security_protocol:
-            case "PLAINTEXT":
-                return None
-            case "SSL":
-                return self._tls.current()
-            case other:
-                why = f"it takes {other} only, and klamm cannot authenticate itself to Kafka's brokers yet"
-        raise PeerUnreachableError(endpoint.address, why)
+    def _login_for(self, endpoint: Endpoint) -> ReadCredentials | None:
+        if not endpoint.has_sasl:
+            return None
+        login = self._logins.of(endpoint.listener)
+        if login is None:
+            raise PeerRefusesError(
+                endpoint.address,
+                ErrorCode.SASL_AUTHENTICATION_FAILED,
+                f"listener {endpoint.listener}: it takes {endpoint.security_protocol} only: give the controllers "
+                "sasl.mechanism.inter.broker.protocol and its sasl.jaas.config",
+            )
+        return login
 
     def _endpoint(self, broker: Broker) -> Endpoint:
         endpoint = self._listeners.control_endpoint(broker.endpoints)

@@ -1,7 +1,10 @@
-"""Whether brokers take control requests only from who shows a certificate. Then theirs are taken only with one, too."""
+"""Whether brokers take control requests only from who shows a certificate or authenticates by SASL. Then theirs are
+taken only so, too.
+"""
 
 import asyncio
 import ssl
+from collections.abc import Sequence
 from typing import Final
 
 from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
@@ -23,9 +26,25 @@ class ClientCertificates:
         self._asked: dict[str, tuple[bool, float]] = {}
         """Address -> whether it demands a certificate, and when that was tried."""
 
-    async def require_none(self) -> None:
-        """Raise ApiError if brokers demand a certificate, or if none of those with TLS says whether they do."""
+    async def require_as_brokers(self, *, by_certificate: bool, by_sasl: bool) -> None:
+        """Raise ApiError unless the client is known in the way in which brokers know who sends them control requests.
+
+        Without any, as long as brokers demand neither a certificate nor SASL, and one of those with TLS says so.
+        """
         endpoints = [self._listeners.control_endpoint(b.endpoints) for b in await self._brokers.registered()]
+        with_sasl = next((e for e in endpoints if e is not None and e.has_sasl), None)
+        if with_sasl is not None:
+            if by_sasl:
+                return
+            raise ApiError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                f"brokers ask a controller at {with_sasl.listener}, where they authenticate themselves by SASL, "
+                "and the request came at a listener without it",
+            )
+        if not by_certificate:
+            await self._require_none_demanded(endpoints)
+
+    async def _require_none_demanded(self, endpoints: Sequence[Endpoint | None]) -> None:
         secured = [endpoint for endpoint in endpoints if endpoint is not None and endpoint.security_protocol == "SSL"]
         if not secured:
             return

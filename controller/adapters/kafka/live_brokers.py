@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from random import Random
 from typing import Final
 
+from cluster.config.broker_logins import BrokerLogins
 from cluster.config.kafka_tls import KafkaTls
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.model.broker import Broker, Endpoint
 from cluster.model.errors import PeerUnreachableError, ZooKeeperError
+from cluster.model.listeners import ListenerNames
 
 _READ_TIMEOUT_S: Final = 2.0
 _REMEMBERED_S: Final = 1.0
@@ -20,7 +23,8 @@ class LiveBrokers:
     """Finds a broker for each connection of a client.
 
     `read` reads the registrations: a standby has heard nothing else of the brokers; it may raise ZooKeeperError.
-    `own_addresses`: of this controller, which are never connected to; may grow. `tls`: for listeners that are SSL.
+    `own_addresses`: of this controller, which are never connected to; may grow. `tls`: for listeners that have it.
+    `logins`: this controller's own, for listeners with SASL.
     """
 
     def __init__(
@@ -30,23 +34,66 @@ class LiveBrokers:
         client_id: str,
         own_addresses: Collection[str],
         tls: KafkaTls,
+        *,
+        logins: BrokerLogins,
     ) -> None:
         self._read = read
         self._random, self._client_id = random, client_id
         self._own_addresses = own_addresses
-        self._tls = tls
+        self._tls, self._logins = tls, logins
+        self._of_controller: KafkaConnection | None = None
+        self._connecting = asyncio.Lock()
         self._known: tuple[Broker, ...] = ()
         self._read_at: float | None = None
 
     async def connect(self, listener: str, *, shows_certificate: bool) -> KafkaConnection:
         """A connection to a live broker, at its listener of this name, so that it answers with the addresses that the
         client can reach. Raises PeerUnreachableError.
+
+        `shows_certificate`: the broker sees who this controller is, by its certificate or by SASL, and not only that
+        somebody asks. A listener with SASL answers nobody else.
         """
-        endpoints = [e for broker in await self.registered() if (e := broker.endpoint(listener)) and self._is_usable(e)]
+        endpoints = [e for e in await self._endpoints(listener) if shows_certificate or not e.has_sasl]
+        return await self._connect_to_any(
+            endpoints, partial(self.connect_to, shows_certificate=shows_certificate), listener
+        )
+
+    async def connect_unauthenticated(self, listener: str) -> KafkaConnection:
+        """A connection to a live broker at this listener with SASL, over which it answers ApiVersions only. Raises
+        PeerUnreachableError.
+        """
+        connect = partial(self.connect_to, shows_certificate=False)
+        return await self._connect_to_any(await self._endpoints(listener), connect, listener)
+
+    async def connected_as_controller(self, names: ListenerNames) -> KafkaConnection:
+        """The connection to a live broker over which this controller asks what concerns no client in particular; at the
+        listener for control requests. Raises PeerUnreachableError.
+        """
+        async with self._connecting:
+            if self._of_controller is None or not self._of_controller.is_open:
+                found = [names.control_endpoint(broker.endpoints) for broker in await self.registered()]
+                endpoints = [e for e in found if e is not None and e.address not in self._own_addresses]
+                connect = partial(self.connect_to, shows_certificate=True)
+                self._of_controller = await self._connect_to_any(endpoints, connect, names.control)
+            return self._of_controller
+
+    def close(self) -> None:
+        """Close the connection of the controller itself."""
+        if self._of_controller is not None:
+            self._of_controller.close()
+
+    async def _endpoints(self, listener: str) -> list[Endpoint]:
+        """The listeners of this name of all brokers: none of ours."""
+        found = [broker.endpoint(listener) for broker in await self.registered()]
+        return [endpoint for endpoint in found if endpoint and endpoint.address not in self._own_addresses]
+
+    async def _connect_to_any(
+        self, endpoints: list[Endpoint], connect: Callable[[Endpoint], Awaitable[KafkaConnection]], listener: str
+    ) -> KafkaConnection:
         failure = PeerUnreachableError(listener, "no live broker has this listener")
         for endpoint in self._random.sample(endpoints, min(_ATTEMPTS, len(endpoints))):
             try:
-                return await self.connect_to(endpoint, shows_certificate=shows_certificate)
+                return await connect(endpoint)
             except PeerUnreachableError as error:
                 failure = error
                 self._read_at = None
@@ -57,14 +104,17 @@ class LiveBrokers:
     ) -> KafkaConnection:
         """A connection to this listener of a broker. Raises PeerUnreachableError."""
         context = self._tls.to_brokers if shows_certificate else self._tls.passing_on
-        tls = context.current() if endpoint.security_protocol == "SSL" else None
-        return await KafkaConnection.open(endpoint, client_id=self._client_id, timeout_s=timeout_s, tls=tls)
-
-    def _is_usable(self, endpoint: Endpoint) -> bool:
-        """Whether requests may be passed on there: not to ourselves, nor where the broker knows clients by SASL, which
-        may have other rights than this controller.
-        """
-        return endpoint.security_protocol in {"PLAINTEXT", "SSL"} and endpoint.address not in self._own_addresses
+        login = self._logins.of(endpoint.listener) if endpoint.has_sasl and shows_certificate else None
+        if login is None and endpoint.has_sasl and shows_certificate:
+            why = "this controller has no credentials for it (sasl.mechanism.inter.broker.protocol)"
+            raise PeerUnreachableError(endpoint.address, f"listener {endpoint.listener}: {why}")
+        return await KafkaConnection.open(
+            endpoint,
+            client_id=self._client_id,
+            timeout_s=timeout_s,
+            tls=context.current() if endpoint.has_tls else None,
+            login=login,
+        )
 
     async def registered(self) -> tuple[Broker, ...]:
         """The registrations, as they were a second ago at most. Raises PeerUnreachableError."""

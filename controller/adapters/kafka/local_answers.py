@@ -41,19 +41,27 @@ class LocalAnswers:
         """The answer about this node; None if a broker is to be asked."""
         return self._answers.get(key)
 
-    async def api_versions(self, header: RequestHeader, frame: bytes, start: int, connected: Connected) -> bytes:
-        """The response to ApiVersions. Of a version that is not known here it is version 0 and an error, from which
-        the client learns which one to ask with (KIP-511).
-        """
-        known = api(ApiKey.API_VERSIONS)
-        if not known.has(header.api_version):
-            own = ApiVersion(
-                api_key=ApiKey.API_VERSIONS, min_version=known.oldest_version, max_version=known.latest_version
-            )
-            refused = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,))
-            return encode_response(refused, 0, header.correlation_id)
-        response = announced(self._own, await _versions_of_broker(connected))
-        return encode_response(response, header.api_version, header.correlation_id)
+    async def api_versions(self, header: RequestHeader, connected: Connected) -> bytes:
+        """The response to ApiVersions, with the versions of the broker to which the connection passes requests on."""
+
+        async def found() -> Message:
+            return announced(self._own, await _versions_of_broker(connected))
+
+        return await api_versions(header, found)
+
+
+async def api_versions(header: RequestHeader, found: Callable[[], Awaitable[Message]]) -> bytes:
+    """The response to ApiVersions. Of a version that is not known here it is version 0 and an error, from which the
+    client learns which one to ask with (KIP-511).
+    """
+    known = api(ApiKey.API_VERSIONS)
+    if not known.has(header.api_version):
+        own = ApiVersion(
+            api_key=ApiKey.API_VERSIONS, min_version=known.oldest_version, max_version=known.latest_version
+        )
+        refused = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,))
+        return encode_response(refused, 0, header.correlation_id)
+    return encode_response(await found(), header.api_version, header.correlation_id)
 
 
 async def _versions_of_broker(connected: Connected) -> ApiVersionsResponse | None:

@@ -23,8 +23,14 @@ ORDINARY_ENDS: Final = (ClusterError, OSError, asyncio.IncompleteReadError)
 """How connections end: bytes that are no request, a client that is gone or too slow, a failed handshake."""
 
 
+_UNPROVEN_BYTES_MAX: Final = 32_768
+"""Of a request of a client that is not authenticated: the longest has a token."""
 _AGES: Final = (0.9, 1.1)
 """Clients that connected together come back one after the other."""
+
+
+class RefusedConnectionError(ClusterError):
+    """Raised when what a connection sent has no answer: it is closed."""
 
 
 class ClientAddress(NamedTuple):
@@ -40,6 +46,13 @@ class ClientAddress(NamedTuple):
 
 class ConnectionHandler(Protocol):
     """Serves one connection."""
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether its client has still to say who it is. Then its requests are short, it has little time for them, and
+        it goes before others.
+        """
+        ...
 
     async def handle(self, frame: bytes) -> bytes | None:
         """The answer to a request, both with header; None for a request that has no answer.
@@ -65,7 +78,7 @@ class ServerLimits(Struct, frozen=True):
     transfer_s: float
     """`klamm.request.transfer.timeout.ms`: for a request to arrive, and for its answer to be taken."""
     setup_s: float
-    """`socket.connection.setup.timeout.ms`: for TLS to be set up."""
+    """`socket.connection.setup.timeout.ms`: for TLS to be set up, and for a client to authenticate."""
     age_s: float
     """`klamm.tls.connection.max.age.ms`: an idle connection with TLS is closed after this time. Its client makes
     another, in whose handshake an expired certificate is refused.
@@ -124,8 +137,9 @@ class ServedConnection:
     ) -> bool:
         """Whether there was a request."""
         now = asyncio.get_running_loop().time()
+        ends_at, bytes_max = self._bounds(handler)
         try:
-            async with asyncio.timeout_at(min(now + self._limits.idle_s, self._ends_at)):
+            async with asyncio.timeout_at(min(now + self._limits.idle_s, ends_at)):
                 first = await reader.read(1)
         except TimeoutError:
             return False
@@ -136,16 +150,23 @@ class ServedConnection:
         arrived = bytearray()
         try:
             async with asyncio.timeout(self._limits.transfer_s):
-                size = checked_size(first + await reader.readexactly(3), self._limits.request_bytes_max)
+                size = checked_size(first + await reader.readexactly(3), bytes_max)
                 await read_frame_into(arrived, reader, size, self._memory)
             self._table.use(self._place, Use.WORKING)
             answer = await _while_connected(reader, self._handled(handler, bytes(arrived)))
             if answer is not None:
                 await self._send(writer, answer)
-            self._table.use(self._place, Use.IDLE)
+            self._table.use(self._place, Use.FRESH if handler.is_unproven else Use.IDLE)
         finally:
             self._memory.give_back(len(arrived))
         return True
+
+    def _bounds(self, handler: ConnectionHandler) -> tuple[float, int]:
+        """Until when the next request has to begin, on the clock of the event loop, and how many bytes it may have."""
+        longest = self._limits.request_bytes_max
+        if not handler.is_unproven:
+            return self._ends_at, longest
+        return min(self._ends_at, self._place.opened_s + self._limits.setup_s), min(longest, _UNPROVEN_BYTES_MAX)
 
     async def _handled(self, handler: ConnectionHandler, frame: bytes) -> bytes | None:
         """The handler's answer. Raises ClusterError."""

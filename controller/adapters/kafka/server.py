@@ -17,12 +17,13 @@ from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.model.errors import ClusterError, StartupError
 from cluster.rpc.admission_limits import AdmissionLimits
-from cluster.rpc.callers import CallerIdentifier
+from cluster.rpc.callers import CallerIdentifier, IdentifiedCaller
 from cluster.tls.live import LiveContexts
 from cluster.tls.names import authenticated_names
+from controller.adapters.kafka.authentication import AuthenticatingSession, SaslListener
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
 from controller.adapters.kafka.handshakes import AT_ONCE, Handshakes
-from controller.adapters.kafka.served_connection import ClientAddress, ServerLimits
+from controller.adapters.kafka.served_connection import ClientAddress, ConnectionHandler, ServerLimits
 from controller.adapters.kafka.session import KafkaServices, KafkaSession
 from controller.adapters.kafka.wire_server import KafkaServer
 
@@ -55,10 +56,11 @@ async def serve_kafka(
     metrics: Metrics,
     *,
     tls: Mapping[str, LiveContexts] = {},
+    sasl: Mapping[str, SaslListener] = {},
 ) -> KafkaServers:
     """Serve at each listener. Raises StartupError if an address cannot be bound, or an override names an unknown host.
 
-    `tasks`: those of the connections. `tls`: by the names of the listeners that are SSL.
+    `tasks`: those of the connections. `tls`, `sasl`: by the names of the listeners that have it.
     """
     bounds, settings = _limits(limits.settings), limits.settings
     overrides = await _by_address(connection_overrides(settings.max_connections_per_ip_overrides))
@@ -69,10 +71,15 @@ async def serve_kafka(
     endpoints: list[Endpoint] = []
     try:
         for listener in listeners:
-            own_tls = tls[listener.name] if listener.security_protocol == "SSL" else None
+            own_tls = tls[listener.name] if listener.has_tls else None
             is_authenticated = own_tls is not None and own_tls.current().verify_mode is ssl.CERT_REQUIRED
             callers = CallerIdentifier(is_secured=own_tls is not None, mapping=settings.mapping_of(listener.name))
-            opened = partial(_open, services, listener.name, is_authenticated, callers)
+            if listener.has_sasl:
+                opened: Callable[[ClientAddress], ConnectionHandler] = partial(
+                    _open_with_sasl, services, listener.name, sasl[listener.name]
+                )
+            else:
+                opened = partial(_open, services, listener.name, is_authenticated, callers)
             server = KafkaServer(opened, bounds, tasks, table, on_filling=hosts.look, on_freed=services.memory.freed)
             handshakes = None if own_tls is None else Handshakes(listener.name, own_tls, turns, metrics)
             endpoints.append(listener.endpoint(await server.start(listener.host, listener.port, tls=handshakes)))
@@ -88,11 +95,29 @@ def _open(
     services: KafkaServices, listener: str, is_authenticated: bool, callers: CallerIdentifier, peer: ClientAddress
 ) -> KafkaSession:
     """Open the session of a client. Raises ApiError for a certificate that is no identity."""
-    # As gRPC names it in records and metrics.
-    name = f"{'ipv6' if ':' in peer.host else 'ipv4'}:{peer}"
+    name = _name_of(peer)
     shown = {} if peer.certificate is None else authenticated_names(peer.certificate)
     caller = callers.identify(name, shown, {})
     return KafkaSession(services, listener, name, caller, is_authenticated=is_authenticated)
+
+
+def _open_with_sasl(
+    services: KafkaServices, listener: str, sasl: SaslListener, peer: ClientAddress
+) -> AuthenticatingSession:
+    """Open the session of a client that is to authenticate. A certificate that it shows besides says nothing, as with
+    Kafka.
+    """
+    name = _name_of(peer)
+
+    def opened(caller: IdentifiedCaller) -> KafkaSession:
+        return KafkaSession(services, listener, name, caller, is_authenticated=False, has_sasl=True)
+
+    return AuthenticatingSession(sasl, name, opened)
+
+
+def _name_of(peer: ClientAddress) -> str:
+    """The name of a peer as gRPC has it, for records and metrics."""
+    return f"{'ipv6' if ':' in peer.host else 'ipv4'}:{peer}"
 
 
 async def _by_address(overrides: Mapping[str, int]) -> dict[str, int]:

@@ -2,13 +2,14 @@
 
 What only the active controller answers goes through the table of its APIs, as a gRPC request does; the same plans,
 limits, metrics and records apply. Everything else goes to a live broker and back byte for byte, over a connection that
-this one alone uses. Source: Kafka KafkaApis.handle; the requests that it answers with NOT_CONTROLLER.
+this one alone uses; where there are access control lists, only what `authorized_answers` has, and judged by it. Source:
+Kafka KafkaApis.handle; the requests that it answers with NOT_CONTROLLER.
 """
 
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from msgspec import Struct
@@ -25,14 +26,17 @@ from cluster.kafka_wire.messages.data import DescribeLogDirsResponse
 from cluster.kafka_wire.schema import has_error_code
 from cluster.metrics.requests import MeasuredRequest, RequestMetrics
 from cluster.model.errors import ApiError, ClusterError, ErrorCode
+from cluster.model.listeners import ListenerNames
+from cluster.model.printable import printable
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.callers import IdentifiedCaller
 from cluster.rpc.rights import KnownRules
-from cluster.security.acls import Operation
+from cluster.security.acls import Authorizer, Operation
 from cluster.security.authorization import CLUSTER, CallerRights
+from controller.adapters.kafka.authorized_answers import AUTHORIZED, OF_CLUSTER, ClientRights
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_apis import BROKER_APIS
 from controller.adapters.kafka.client_certificates import ClientCertificates
@@ -40,6 +44,7 @@ from controller.adapters.kafka.conversions import AnsweredApi
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.partition_apis import PARTITION_APIS
+from controller.adapters.kafka.served_connection import RefusedConnectionError
 from controller.adapters.kafka.topic_apis import TOPIC_APIS
 from controller.adapters.kafka.user_apis import USER_APIS
 from controller.adapters.kafka.versions import NEVER_PASSED_ON
@@ -68,16 +73,21 @@ _CLIENT_ID_MAX: Final = 256
 """Of a longer one the beginning counts, as gRPC clients cannot send more."""
 _WITH_QUOTA: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
 """From which version on they have THROTTLING_QUOTA_EXCEEDED."""
+_FOR_BROKERS_ONLY: Final = (
+    "this controller answers brokers only (klamm.kafka.controller.only), as it cannot judge clients as the authorizer "
+    "of the brokers does: use klamm's own commands"
+)
+_ALLOWS_ALL: Final = Authorizer({}, allow_unlisted=True)
+_NAMED_IN_LOG: Final = 5
+_NAME_IN_LOG: Final = 300
+_authorizer_log = structlog.stdlib.get_logger("kafka.authorizer.logger")
 _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS})
-
-
-class RefusedConnectionError(ClusterError):
-    """Raised when what a connection sent has no answer: it is closed."""
 
 
 class KafkaServices(Struct, frozen=True):
     """Holds what all connections of a process share. `rules`: those of this controller's authorizer, None without.
-    Then its handler applies them.
+    Then its handler applies them. `refuses_clients`: it answers brokers only. `names`: of the listeners where the
+    brokers take control requests.
     """
 
     handler: RequestHandler
@@ -91,6 +101,17 @@ class KafkaServices(Struct, frozen=True):
     threads: "LongRequests"
     memory: FreedMemory
     rules: KnownRules | None = None
+    refuses_clients: bool = False
+    names: ListenerNames = ListenerNames()
+
+
+class _Received(NamedTuple):
+    """A request as it arrived. `start`: where it begins in the frame, behind its header."""
+
+    called: KafkaApi
+    header: RequestHeader
+    frame: bytes
+    start: int
 
 
 class LongRequests:
@@ -113,15 +134,25 @@ class LongRequests:
 class KafkaSession:
     """One connection at the listener of this name. `peer`: its address, as gRPC would name it.
 
-    `is_authenticated`: its client had to show a certificate. Then brokers that ask for one see that of this controller,
-    unless they have an authorizer, by which the client would have other rights.
+    `is_authenticated`: its client had to show a certificate. `has_sasl`: it has authenticated itself by SASL. Then
+    brokers that ask for either see this controller, unless they have an authorizer, by which the client would have
+    other rights.
     """
 
+    is_unproven = False
+
     def __init__(
-        self, services: KafkaServices, listener: str, peer: str, caller: IdentifiedCaller, *, is_authenticated: bool
+        self,
+        services: KafkaServices,
+        listener: str,
+        peer: str,
+        caller: IdentifiedCaller,
+        *,
+        is_authenticated: bool,
+        has_sasl: bool = False,
     ) -> None:
         self._services = services
-        self._listener, self._is_authenticated = listener, is_authenticated
+        self._listener, self._is_authenticated, self._has_sasl = listener, is_authenticated, has_sasl
         self._peer, self._caller = Peer.parse(peer), caller
         self._upstream: KafkaConnection | None = None
         self._muted_until = 0.0
@@ -196,10 +227,12 @@ class KafkaSession:
     ) -> bytes:
         services = self._services
         if called.key is ApiKey.API_VERSIONS:
-            return await services.local.api_versions(header, frame, start, self._connected)
+            return await services.local.api_versions(header, self._connected)
         answered, own = services.apis.get(called.key), services.local.answer(called.key)
         if (answered is not None or own is not None) and not called.has(header.api_version):
             return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
+        if services.refuses_clients and answered is None:
+            return _refused(called, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if own is not None:
             return _encoded(own if self._may_know(called.key) else _NO_LOG_DIRS, header)
         if answered is not None:
@@ -217,22 +250,69 @@ class KafkaSession:
                     return await off_loop(_encoded, response, header, answered)
             finally:
                 THREAD.reset(token)
-        if called.key in NEVER_PASSED_ON:
-            raise RefusedConnectionError(f"{called.name} is not for a controller")
+        return await self._passed_on(_Received(called, header, frame, start), measured)
+
+    async def _passed_on(self, received: "_Received", measured: MeasuredRequest) -> bytes:
+        """The answer of a live broker."""
+        if received.called.key in NEVER_PASSED_ON:
+            raise RefusedConnectionError(f"{received.called.name} is not for a controller")
+        services = self._services
         async with parked():
+            if services.rules is not None:
+                return await self._authorized(services.rules.authorizer, received, measured)
+            if self._has_sasl:
+                # No broker says who may do what; but it would know this controller instead of the client.
+                await services.authorizers.require_none(self._asked)
+                return await self._authorized(_ALLOWS_ALL, received, measured)
             connection = (
                 await services.authorizers.require_none(self._connected)
-                if self._is_authenticated
+                if self._is_authenticated or self._has_sasl
                 else await self._connected()
             )
-            return await connection.call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+            return await connection.call_raw(received.frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+
+    async def _authorized(self, authorizer: Authorizer, received: "_Received", measured: MeasuredRequest) -> bytes:
+        """The answer of a broker, as far as the client may have it; an error for what nobody judges here."""
+        called, header, frame, start = received
+        rights, version = ClientRights(CallerRights(self._caller.identity, authorizer)), header.api_version
+        authorize, whole = AUTHORIZED.get(called.key), OF_CLUSTER.get(called.key)
+        if authorize is None:
+            if whole is not None and rights.may(whole, CLUSTER):
+                return await (await self._connected()).call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+            self._report_denied(called, rights)
+            measured.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return _refused(called, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if not called.has(version):
+            return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
+        message = await off_loop(decode, called.request_type, version, frame, start, elements_max=_ELEMENTS_MAX)
+        asked = authorize(message, version, rights)
+        answer = called.response_type()
+        if asked.sent is not None:
+            connection = await self._connected()
+            answer = await connection.call(
+                asked.sent, asked.version, called.response_type, timeout_s=_PASSED_ON_TIMEOUT_S
+            )
+        completed = asked.completed(answer)
+        self._report_denied(called, rights)
+        return await off_loop(_encoded, completed, header)
+
+    def _report_denied(self, called: KafkaApi, rights: ClientRights) -> None:
+        """Log a denial as the authorizer does, and what nobody can judge here."""
+        identity = self._caller.identity
+        described = {"principal": str(identity.principal), "host": identity.host, "request": called.name}
+        if rights.denied:
+            operation, _ = rights.denied[0]
+            names = [printable(str(resource)[:_NAME_IN_LOG]) for _, resource in rights.denied[:_NAMED_IN_LOG]]
+            _authorizer_log.info("Denied", **described, operation=str(operation), resources=names)
+        elif called.key not in AUTHORIZED and called.key not in OF_CLUSTER:
+            _authorizer_log.info("Denied", **described, why="a controller does not answer it: clients ask a broker")
 
     async def _handled(
         self, answered: AnsweredApi[Any], header: RequestHeader, message: Message, measured: MeasuredRequest
     ) -> Message:
         context = RequestContext(
             peer=self._peer.connection,
-            principal=_ANONYMOUS if self._caller.certificate is None else str(self._caller.identity.principal),
+            principal=_ANONYMOUS if self._is_anonymous else str(self._caller.identity.principal),
             is_kafka_client=True,
             certificate=self._caller.certificate,
             identity=self._caller.identity,
@@ -240,6 +320,8 @@ class KafkaSession:
             knows_quota_error=header.api_version >= _WITH_QUOTA.get(answered.key, 0),
         )
         try:
+            if self._services.refuses_clients and answered.key not in _OF_BROKERS:
+                raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _FOR_BROKERS_ONLY)
             # The authorizer of this controller decides by the rules that the brokers have.
             if self._services.rules is None:
                 await self._require_no_other(answered.key)
@@ -262,9 +344,20 @@ class KafkaSession:
     async def _require_no_other(self, key: ApiKey) -> None:
         """Raise ApiError unless brokers have neither an authorizer, nor certificates for what they ask."""
         if key not in _OF_BROKERS:
-            await self._services.authorizers.require_none(self._connected)
-        elif not self._is_authenticated:
-            await self._services.certificates.require_none()
+            await self._services.authorizers.require_none(self._asked if self._has_sasl else self._connected)
+        else:
+            certificates = self._services.certificates
+            await certificates.require_as_brokers(by_certificate=self._is_authenticated, by_sasl=self._has_sasl)
+
+    @property
+    def _is_anonymous(self) -> bool:
+        return self._caller.certificate is None and not self._has_sasl
+
+    async def _asked(self) -> KafkaConnection:
+        """The connection over which a broker says whether it has an authorizer: it knows the client by its password
+        only, which this controller does not have.
+        """
+        return await self._services.brokers.connected_as_controller(self._services.names)
 
     def _may_know(self, key: ApiKey) -> bool:
         """Whether the client may see what this controller says of itself; only its directory is anybody's secret."""
@@ -275,9 +368,9 @@ class KafkaSession:
 
     async def _connected(self) -> KafkaConnection:
         if self._upstream is None or not self._upstream.is_open:
-            self._upstream = await self._services.brokers.connect(
-                self._listener, shows_certificate=self._is_authenticated
-            )
+            # Its own identity where it judges the client itself.
+            is_own = self._services.rules is not None or self._is_authenticated or self._has_sasl
+            self._upstream = await self._services.brokers.connect(self._listener, shows_certificate=is_own)
         return self._upstream
 
 

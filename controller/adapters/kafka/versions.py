@@ -27,6 +27,8 @@ NEVER_PASSED_ON: Final = frozenset(
     }
 )
 
+OF_SASL: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+"""What a listener with SASL answers besides."""
 _ANNOUNCED_ALWAYS: Final = frozenset({ApiKey.PRODUCE})
 """Clients before 2.5 end at a node that announces no version of it, whatever they want (ApiVersions.update)."""
 

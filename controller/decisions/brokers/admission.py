@@ -19,13 +19,15 @@ def why_not_admitted(
     protocol: BrokerProtocol,
     levels: Mapping[str, int],
     controllers: AbstractSet[str] = frozenset(),
+    *,
+    authenticates: bool = False,
 ) -> str | None:
     """Say why a broker cannot join, in words that follow its name; None if it can.
 
     It needs a listener that the controller connects to (RQ-30), support for every finalized feature (FT-2), and to be
     of the kind that the controller speaks to (D-80). A broker without a version of klamm may be one before 0.3, so the
     protocol `klamm` admits it. `controllers`: the addresses of controllers' listeners, none of which is a broker's
-    (D-109).
+    (D-109). `authenticates`: whether the controller has credentials for Kafka's brokers.
     """
     endpoint = listeners.control_endpoint(broker.endpoints)
     if protocol == "kafka" and broker.klamm_version:
@@ -36,10 +38,10 @@ def why_not_admitted(
     if endpoint is None:
         names = ", ".join(found.listener for found in broker.endpoints)
         return f"has no listener {listeners.control} or {listeners.client} for control requests, only {names}"
-    if protocol == "kafka" and endpoint.security_protocol.startswith("SASL_"):
+    if protocol == "kafka" and endpoint.has_sasl and not authenticates:
         return (
-            f"takes control requests at {endpoint.listener} with {endpoint.security_protocol} only, and klamm cannot "
-            "authenticate itself to Kafka's brokers yet"
+            f"takes control requests at {endpoint.listener} with {endpoint.security_protocol} only: give the "
+            "controllers sasl.mechanism.inter.broker.protocol and its sasl.jaas.config"
         )
     borrowed = next((e for e in broker.endpoints if e.address in controllers), None)
     if borrowed is not None:

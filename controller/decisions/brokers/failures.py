@@ -27,6 +27,9 @@ broker that is paused for less is none of these.
 REFUSED: Final = {
     ErrorCode.UNSUPPORTED_VERSION: REQUESTS_NOT_UNDERSTOOD,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: REQUESTS_NOT_AUTHORIZED,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: REQUESTS_NOT_AUTHORIZED,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: REQUESTS_NOT_AUTHORIZED,
+    ErrorCode.ILLEGAL_SASL_STATE: REQUESTS_NOT_AUTHORIZED,
 }
 """What the next attempt does not change: reported at once."""
 

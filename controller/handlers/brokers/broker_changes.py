@@ -118,7 +118,14 @@ async def admissible_brokers(
     known = active.context.damage.awaited_reports
     for candidate in registered:
         broker = candidate.broker
-        why = why_not_admitted(broker, config.listeners, config.broker_protocol, levels, controllers)
+        why = why_not_admitted(
+            broker,
+            config.listeners,
+            config.broker_protocol,
+            levels,
+            controllers,
+            authenticates=config.authenticates_to_brokers,
+        )
         if why is not None:
             refused[broker.id] = why
             _log.warning("Skipped a broker that cannot join", broker=broker.id, why=why)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from adoption.broker_access import BrokerAccess
 from adoption.handover import Handovers, Withdrawal
 from cluster.znodes.adoption import Adoption, decode_adoption, encode_adoption
 from cluster.znodes.paths import ADOPTION, CONTROLLER_EPOCH, LEFT_REPLICAS
@@ -11,7 +12,7 @@ from tests.kafka.competitors import RunningCompetitor, adopt
 
 
 def handovers(world: World, said: list[str], timeout_s: float = 5) -> Handovers:
-    return Handovers(world.tool, None, timeout_s, said.append)
+    return Handovers(world.tool, BrokerAccess(), timeout_s, said.append)
 
 
 @pytest.mark.rule("AO-4")

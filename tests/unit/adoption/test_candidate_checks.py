@@ -168,7 +168,49 @@ def test_a_missing_right_is_named_and_nothing_untrue_beside_it() -> None:
     why = "the right DescribeConfigs is missing"
     silent = BrokerAnswers({4: 7, 5: 4}, True, {}, ControllerId(1), no_configs=why)
     (refusal, _) = refusals(survey(brokers=tuple(replace(b, answers=silent) for b in brokers()), candidates={}))
-    assert refusal.startswith(f"broker 1 has an authorizer, which denies this client its settings ({why})")
+    assert refusal.startswith(f"broker 1 does not tell its settings: {why}: give --command-config the identity of")
     denied = replace(silent, has_authorizer=False)
     (refusal, _) = refusals(survey(brokers=tuple(replace(b, answers=denied) for b in brokers()), candidates={}))
     assert refusal == "broker 1 does not tell its settings: the right DescribeConfigs is missing"
+
+
+ACLS = "kafka.security.authorizer.AclAuthorizer"
+GUARDED = replace(FIT, authorises=True)
+
+
+@pytest.mark.rule("D-116")
+@pytest.mark.parametrize(
+    ("profile", "configs", "said"),
+    [
+        (GUARDED, {"authorizer_class_name": ACLS}, ""),
+        (GUARDED, {"authorizer_class_name": "kafka.security.auth.SimpleAclAuthorizer"}, ""),
+        (replace(FIT, refuses_clients=True), {"authorizer_class_name": "org.example.Ranger"}, ""),
+        (replace(FIT, refuses_clients=True, listeners=LISTENERS[:1]), {"authorizer_class_name": "org.example.Opa"}, ""),
+        (FIT, {"authorizer_class_name": ACLS}, f"add --override authorizer.class.name={ACLS} --override super.users="),
+        (GUARDED, {"authorizer_class_name": "org.example.Ranger"}, "add --override klamm.kafka.controller.only=true"),
+        (GUARDED, {}, "authorises, and these brokers have no authorizer"),
+        (replace(FIT, refuses_clients=True), {}, "authorises, and these brokers have no authorizer"),
+        (
+            replace(GUARDED, allows_unlisted=True),
+            {"authorizer_class_name": ACLS},
+            "has allow.everyone.if.no.acl.found=true, which no broker has",
+        ),
+        (
+            replace(GUARDED, allows_unlisted=True),
+            {"authorizer_class_name": ACLS, "allow_everyone_if_no_acl_found": "true"},
+            "",
+        ),
+        (
+            GUARDED,
+            {"authorizer_class_name": ACLS, "ssl_principal_mapping_rules": "RULE:^CN=(.*)$/$1/,DEFAULT"},
+            "add --override 'listener.name.internal.ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/,DEFAULT'",
+        ),
+        (replace(GUARDED, is_grpc_local=False), {"authorizer_class_name": ACLS}, "or with TLS there"),
+    ],
+)
+def test_a_candidate_lets_nobody_do_what_the_authorizer_of_the_brokers_forbids(
+    profile: CandidateProfile, configs: dict[str, str], said: str
+) -> None:
+    found = refusals(survey(profile, brokers=brokers(**configs)))
+    assert bool(found) == bool(said), found
+    assert said in " ".join(found)

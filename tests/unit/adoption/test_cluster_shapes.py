@@ -15,7 +15,14 @@ from tests.kafka.adopted import filled_in
 from tests.kafka.cluster_shapes import Shape, shapes
 from tests.processes.certificates import Certificates, make_certificates
 
-JAAS = 'Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="k" password="p"; };'
+JAAS = """
+KafkaServer {
+  org.apache.kafka.common.security.scram.ScramLoginModule required username="admin" password="p";
+  org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="p" user_admin="p";
+};
+Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="k" password="p"; };
+"""
+KEYS = '{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'
 OF_SETTINGS = [shape for shape in shapes() if not shape.needs]
 
 
@@ -27,11 +34,16 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def candidates(survey: Survey, commands: tuple[str, ...], files: Certificates, folder: Path) -> Survey:
     """As they register when the printed commands are run, each on a host of its own."""
     (folder / "jaas.conf").write_text(JAAS)
+    (folder / "jaas.conf").chmod(0o600)
+    (folder / "keys.json").write_text(KEYS)
     found: dict[ControllerId, SurveyedCandidate] = {}
     placeholders = {
         "KEY-AND-CERTIFICATE.pem": str(files.node),
         "AUTHORITIES.pem": str(files.authority),
         "JAAS.conf": str(folder / "jaas.conf"),
+        "SUPER-USERS": "User:broker",
+        "file:///KEYS": (folder / "keys.json").as_uri(),
+        "AS-AT-BROKERS": "true",
     }
     for number, command in enumerate(commands):
         arguments = filled_in(command, placeholders, folder, f"controller{number}")[1:]

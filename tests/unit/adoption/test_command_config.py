@@ -26,7 +26,7 @@ def test_credentials_are_those_of_the_jaas_file(tmp_path: Path) -> None:
     config = read_command_config(file)
     assert config.credentials == Credentials(Scheme.DIGEST, "kafka", Secret("p"))
     assert config.sets_acl
-    assert config.tls is not None
+    assert config.brokers.tls is not None
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,13 @@ def test_credentials_are_those_of_the_jaas_file(tmp_path: Path) -> None:
             "zookeeper.ssl.client.enable=true\nzookeeper.clientCnxnSocket=x",
             "zookeeper.clientCnxnSocket: 'x': must be org.apache.zookeeper.ClientCnxnSocketNetty",
         ),
-        ("sasl.jaas.config=x", "sasl.jaas.config: klamm does not speak SASL to brokers yet"),
-        ("security.protocol=SASL_SSL", "security.protocol: 'SASL_SSL': klamm does not speak SASL to brokers yet"),
+        (
+            "sasl.mechanism=PLAIN",
+            "sasl.mechanism: has an effect with security.protocol=SASL_PLAINTEXT or SASL_SSL only",
+        ),
+        ("security.protocol=SASL_SSL", "sasl.mechanism: is missing: must be one of SCRAM-SHA-256"),
+        ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN", "sasl.jaas.config: is missing: PLAIN needs a user"),
+        ("security.protocol=TLS", "security.protocol: 'TLS': must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ("ssl.cipher.suites=TLS_AES_256_GCM_SHA384", "ssl.cipher.suites: is not supported"),
         ("ssl.client.auth=required", "ssl.client.auth: is not supported"),
         ("ssl.truststor.location=/a.pem", "ssl.truststor.location: is not supported"),
@@ -69,7 +74,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
 def test_what_files_for_kafkas_tools_have_beside_it_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=ssl\nbootstrap.servers=h:9092\nclient.id=me\nssl.enabled.protocols=TLSv1.3\n")
-    assert read_command_config(file).tls is not None
+    assert read_command_config(file).brokers.tls is not None
 
 
 def test_every_key_that_is_not_supported_is_named(tmp_path: Path) -> None:

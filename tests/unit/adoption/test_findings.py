@@ -34,6 +34,12 @@ def broker(
     return SurveyedBroker(replace(registered, klamm_version=klamm), answers)
 
 
+def denying(found: SurveyedBroker) -> SurveyedBroker:
+    """The same, whose authorizer does not let this client control it."""
+    assert found.answers is not None
+    return replace(found, answers=replace(found.answers, lets_control=False))
+
+
 def survey(*brokers: SurveyedBroker, **rest: Any) -> Survey:
     return Survey("id", ControllerId(1), ControllerEpoch(7), brokers, **rest)
 
@@ -54,9 +60,38 @@ def test_a_plain_cluster_can_be_adopted(protocol: str) -> None:
     [
         (survey(), "no broker is registered"),
         (survey(broker(1), is_migrating=True), "a migration to KRaft has begun"),
-        (survey(broker(1, security="SASL_PLAINTEXT")), "broker 1 has a listener with SASL (PLAINTEXT)"),
-        (survey(broker(1, has_authorizer=True)), "broker 1 has an authorizer"),
-        (survey(broker(1, authorizer_class_name="A")), "broker 1 has an authorizer"),
+        (survey(broker(1, security="SASL_PLAINTEXT")), "broker 1 authenticates to other brokers by GSSAPI"),
+        (
+            survey(
+                broker(
+                    1,
+                    security="SASL_PLAINTEXT",
+                    sasl_mechanism_inter_broker_protocol="PLAIN",
+                    plain_sasl_server_callback_handler_class="com.example.Ldap",
+                )
+            ),
+            "broker 1 has plain.sasl.server.callback.handler.class=com.example.Ldap, which klamm cannot ask",
+        ),
+        (
+            survey(broker(1, has_authorizer=True), broker(2)),
+            "brokers differ in authorizer.class.name (none: 2; unknown: 1)",
+        ),
+        (
+            survey(broker(1, authorizer_class_name="A", principal_builder_class="com.example.B")),
+            "broker 1 has principal.builder.class=com.example.B, which klamm cannot ask who a client is",
+        ),
+        (
+            survey(broker(1, authorizer_class_name="A", ssl_principal_mapping_rules="RULE:^CN=(")),
+            "broker 1 has ssl.principal.mapping.rules that klamm does not understand",
+        ),
+        (
+            survey(denying(broker(1, authorizer_class_name="A"))),
+            "broker 1 does not let this client send what controllers",
+        ),
+        (
+            survey(broker(1), not_readable=("/config/users/ann",)),
+            "the ACL of /config/users/ann does not let this identity read",
+        ),
         (survey(broker(1, zookeeper_metadata_migration_enable="true")), "broker 1 has zookeeper.metadata.migration"),
         (survey(broker(1, protocol="2.3-IV1")), "klamm governs 2.4 to 3.9"),
         (survey(broker(1, protocol="")), "klamm governs 2.4 to 3.9"),

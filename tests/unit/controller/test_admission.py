@@ -35,6 +35,15 @@ def test_which_brokers_join(broker: Broker, protocol: BrokerProtocol, level: int
     assert found is None if why is None else (found or "").startswith(why)
 
 
+def test_a_broker_with_sasl_joins_where_the_controller_has_credentials() -> None:
+    levels = {"metadata.version": 7}
+    assert why_not_admitted(SASL, ListenerNames(), "kafka", levels, authenticates=True) is None
+    assert why_not_admitted(SASL, ListenerNames(), "kafka", levels) == (
+        "takes control requests at PLAINTEXT with SASL_SSL only: give the controllers "
+        "sasl.mechanism.inter.broker.protocol and its sasl.jaas.config"
+    )
+
+
 @pytest.mark.rule("D-109")
 def test_a_registration_with_the_address_of_a_controller_does_not_join() -> None:
     levels = {"metadata.version": 7}

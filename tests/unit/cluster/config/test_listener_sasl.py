@@ -92,7 +92,10 @@ def test_what_a_token_must_say_is_configured(issuer: Issuer, keystore: Path) -> 
             "settings: klamm.sasl.plain.users.file: /nowhere: No such file",
         ),
         ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, 'settings."sasl.oauthbearer.expected.issuer": is missing'),
-        ({"sasl.oauthbearer.jwks.endpoint.url": "https://i/keys"}, "must be file: with a path; klamm fetches no keys"),
+        (
+            {"sasl.oauthbearer.jwks.endpoint.url": "https://i/keys"},
+            "must be file: with a path; klamm fetches neither keys nor tokens",
+        ),
         ({"connections.max.reauth.ms": 0}, 'settings."connections.max.reauth.ms": 0: must be'),
         (
             {"listener.name.plaintext.connections.max.reauth.ms": "soon"},

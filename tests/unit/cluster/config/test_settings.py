@@ -154,6 +154,13 @@ WITHOUT_DEFAULT = {
     "max.connections.per.ip.overrides",
     # Kafka's default is a mechanism that klamm does not have.
     "sasl.enabled.mechanisms",
+    "sasl.mechanism.inter.broker.protocol",
+    "sasl.jaas.config",
+    "plain.sasl.jaas.config",
+    "scram-sha-256.sasl.jaas.config",
+    "scram-sha-512.sasl.jaas.config",
+    "oauthbearer.sasl.jaas.config",
+    "sasl.oauthbearer.token.endpoint.url",
     "sasl.oauthbearer.jwks.endpoint.url",
     "sasl.oauthbearer.expected.audience",
     "sasl.oauthbearer.expected.issuer",

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from cluster.model.errors import ConfigError
-from cluster.sasl.bearer import BearerRules, BearerServerExchange, parse_keys
+from cluster.sasl.bearer import BearerClientExchange, BearerRules, BearerServerExchange, parse_keys
 from cluster.sasl.followed_files import FollowedFile
 from cluster.sasl.jaas import LoginModule, parse_login_module
 from cluster.sasl.mechanisms import AuthenticationFailedError, SaslStep
@@ -174,3 +174,14 @@ def test_a_login_module_that_is_malformed_is_refused_without_its_password(text: 
     with pytest.raises(ConfigError, match=why) as refused:
         parse_login_module(text)
     assert "alice" not in str(refused.value)
+
+
+def test_a_token_that_a_server_refuses_with_a_reason_is_refused_with_it() -> None:
+    """Kafka's servers send it as one more challenge, and wait for an answer before they close the connection."""
+    exchange = BearerClientExchange("a.b.c")
+    assert exchange.step(b"") == b"n,,\x01auth=Bearer a.b.c\x01\x01"
+    with pytest.raises(ConfigError, match='the server refuses the token: {"status":"invalid_token"}'):
+        exchange.step(b'{"status":"invalid_token"}')
+    accepted = BearerClientExchange("a.b.c")
+    accepted.step(b"")
+    assert accepted.step(b"") is None

@@ -1,0 +1,113 @@
+"""How a controller authenticates itself to Apache Kafka's brokers at their listeners with SASL.
+
+The settings are those with which brokers authenticate themselves to one another. Source: Kafka JaasContext,
+ChannelBuilders, SaslConfigs; KIP-85.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from cluster.config.jaas_credentials import MODULES, credentials_in
+from cluster.config.sasl_keys import path_of_url
+from cluster.config.settings import Settings
+from cluster.model.errors import ConfigError
+from cluster.sasl.clients import TOKEN_SETTING, ClientCredentials, ReadCredentials
+from cluster.sasl.jaas import LoginModule, parse_login_module, parse_sections
+from cluster.sasl.mechanisms import MECHANISMS, OAUTHBEARER
+
+SECTION: Final = "KafkaServer"
+"""The section of a JAAS file with what a broker needs at all its listeners."""
+_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
+_FILE: Final = "java.security.auth.login.config"
+OF_ALL: Final = "sasl.jaas.config"
+
+
+class BrokerLogins:
+    """Knows the credentials of this controller, by the name of the brokers' listener."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def of(self, listener: str) -> ReadCredentials | None:
+        """The reader of the credentials for a listener with SASL; None if the settings name no mechanism."""
+        if self._settings.sasl_mechanism_inter_broker_protocol is None:
+            return None
+        return partial(read_broker_credentials, self._settings, listener)
+
+
+def login_errors(settings: Settings, listeners: Iterable[str]) -> list[str]:
+    """Say what is missing to authenticate at these listeners with SASL. Reads the files."""
+    found = list(listeners)
+    if found and settings.sasl_mechanism_inter_broker_protocol is None:
+        known = ", ".join(MECHANISMS)
+        why = f"is missing: brokers take control requests at {found[0]} with SASL; give the mechanism that they use"
+        return [f'settings."{_MECHANISM}": {why}, one of {known}']
+    errors: list[str] = []
+    for listener in found:
+        try:
+            read_broker_credentials(settings, listener).begin()
+        except ConfigError as error:
+            errors += [f"settings: {line}" for line in error.errors]
+    return list(dict.fromkeys(errors))
+
+
+def read_broker_credentials(settings: Settings, listener: str) -> ClientCredentials:
+    """Read the credentials for a listener. Raises ConfigError that names the setting, and quotes no secret. Blocks."""
+    mechanism = settings.sasl_mechanism_inter_broker_protocol
+    assert mechanism is not None, "asked for with a mechanism only"
+    if mechanism == OAUTHBEARER:
+        path = path_of_url(settings.sasl_oauthbearer_token_endpoint_url or "")
+        if not path:
+            raise ConfigError([f"{TOKEN_SETTING}: is missing: OAUTHBEARER needs the file of a token"])
+        return ClientCredentials(mechanism, token_file=path, setting=TOKEN_SETTING, mechanism_setting=_MECHANISM)
+    name, module = find_login_module(settings, listener, mechanism)
+    if module is None:
+        raise ConfigError([f"{name}: is missing: {mechanism} needs a user and a password"])
+    try:
+        found = credentials_in(module, mechanism)
+    except ConfigError as error:
+        raise ConfigError([f"{name}: {line}" for line in error.errors]) from error
+    return ClientCredentials(found.mechanism, found.user, found.password, None, name, _MECHANISM)
+
+
+def find_login_module(settings: Settings, listener: str, mechanism: str) -> tuple[str, LoginModule | None]:
+    """Find the login module of a mechanism at a listener, and where it is; None if there is none, with where it should
+    be. Raises ConfigError that names the setting.
+
+    In Kafka's order: the setting of the listener and the mechanism, the section of the listener in the JAAS file, that
+    of all listeners; and then, which Kafka has for clients only, `sasl.jaas.config`.
+    """
+    given = settings.jaas_of(listener, mechanism)
+    if given is None:
+        name, found = _in_file(settings, listener, mechanism)
+        if found is not None:
+            return name, found
+        if settings.sasl_jaas_config is None:
+            return f"listener.name.{listener.lower()}.{mechanism.lower()}.{OF_ALL}", None
+        given = OF_ALL, settings.sasl_jaas_config.get_secret_value()
+    name, text = given
+    try:
+        return name, parse_login_module(text)
+    except ConfigError as error:
+        raise ConfigError([f"{name}: {line}" for line in error.errors]) from error
+
+
+def _in_file(settings: Settings, listener: str, mechanism: str) -> tuple[str, LoginModule | None]:
+    path = settings.java_security_auth_login_config
+    if path is None:
+        return _FILE, None
+    try:
+        sections = parse_sections(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError([f"{_FILE}: {path}: cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{_FILE}: {path}: is not text in UTF-8"]) from error
+    except ConfigError as error:
+        raise ConfigError([f"{_FILE}: {path}: {line}" for line in error.errors]) from error
+    for section in (f"{listener.lower()}.{SECTION}", SECTION):
+        modules = [module for module in sections.get(section, ()) if mechanism in MODULES.get(module.name, ())]
+        if modules:
+            return f"{_FILE}: {path}: section {section}", modules[0]
+    return _FILE, None

@@ -1,0 +1,132 @@
+"""Everything that a client could ask a controller of Kafka's brokers for, and the errors that it gets.
+
+By them a controller of klamm is compared with a broker of the same cluster that is the controller.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+
+from cluster.kafka_wire.apis import api_of
+from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages import acls, brokers, configs, coordinators, data, partitions, topics
+from cluster.kafka_wire.messages.connections import ListGroupsRequest
+from cluster.model.broker import Endpoint
+from cluster.model.errors import PeerUnreachableError
+from cluster.tls.contexts import client_context
+from cluster.tls.settings import TlsSettings
+
+TIMEOUT_S: Final = 20.0
+CLOSED: Final = "closed"
+_TOPIC_RESOURCE, _CLUSTER_RESOURCE, _BROKER = 2, 4, 4
+_ALTER, _ALLOW, _LITERAL, _ANY = 7, 3, 3, 1
+_BY_SERVER: Final = frozenset({41})
+"""Which broker is the controller is nobody's secret."""
+
+
+class Attack(NamedTuple):
+    """A request, and the version that brokers from 2.4 to 3.9 have; newer ones where nothing older does."""
+
+    name: str
+    request: Message
+    version: int
+
+
+def attacks(topic: str) -> Iterator[Attack]:
+    """Ask for everything, with a topic that exists and is nobody's business."""
+    new = topics.CreatableTopic(name="stolen", num_partitions=1, replication_factor=1)
+    yield Attack("CreateTopics", topics.CreateTopicsRequest(topics=(new,), timeout_ms=5000), 4)
+    yield Attack("DeleteTopics", topics.DeleteTopicsRequest(topic_names=(topic, "none"), timeout_ms=5000), 3)
+    more = topics.CreatePartitionsTopic(name=topic, count=30)
+    yield Attack("CreatePartitions", topics.CreatePartitionsRequest(topics=(more,), timeout_ms=5000), 1)
+    elected = partitions.ElectLeadersRequestTopicPartitions(topic=topic, partitions=(0,))
+    yield Attack("ElectLeaders", partitions.ElectLeadersRequest(topic_partitions=(elected,), timeout_ms=5000), 1)
+    moved = partitions.ReassignableTopic(
+        name=topic, partitions=(partitions.ReassignablePartition(partition_index=0, replicas=(1,)),)
+    )
+    yield Attack("AlterReassignments", partitions.AlterPartitionReassignmentsRequest(topics=(moved,)), 0)
+    yield Attack("ListReassignments", partitions.ListPartitionReassignmentsRequest(topics=None), 0)
+    creation = acls.AclCreation(
+        resource_type=_CLUSTER_RESOURCE,
+        resource_name="kafka-cluster",
+        resource_pattern_type=_LITERAL,
+        principal="User:*",
+        host="*",
+        operation=_ALTER,
+        permission_type=_ALLOW,
+    )
+    yield Attack("CreateAcls", acls.CreateAclsRequest(creations=(creation,)), 1)
+    every: dict[str, Any] = {"resource_type_filter": _ANY, "pattern_type_filter": _ANY, "operation": _ANY}
+    yield Attack("DescribeAcls", acls.DescribeAclsRequest(**every, permission_type=_ANY), 1)
+    filtered = acls.DeleteAclsFilter(**every, permission_type=_ANY)
+    yield Attack("DeleteAcls", acls.DeleteAclsRequest(filters=(filtered,)), 1)
+    both = ((_TOPIC_RESOURCE, topic), (_BROKER, "1"))
+    described = tuple(
+        configs.DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in both[:1]
+    )
+    yield Attack("DescribeConfigs", configs.DescribeConfigsRequest(resources=described), 1)
+    changed = configs.AlterConfigsResource(
+        resource_type=_TOPIC_RESOURCE,
+        resource_name=topic,
+        configs=(configs.AlterableConfig(name="retention.ms", config_operation=0, value="1"),),
+    )
+    yield Attack("AlterConfigs", configs.IncrementalAlterConfigsRequest(resources=(changed,)), 0)
+    yield Attack("Metadata", data.MetadataRequest(topics=None), 7)
+    named = data.MetadataRequestTopic(name=topic)
+    yield Attack("Metadata of it", data.MetadataRequest(topics=(named, data.MetadataRequestTopic(name="none"))), 8)
+    yield Attack("FindCoordinator", coordinators.FindCoordinatorRequest(key="group"), 2)
+    yield Attack("FindCoordinator of it", coordinators.FindCoordinatorRequest(key="t", key_type=1), 2)
+    yield Attack("InitProducerId", coordinators.InitProducerIdRequest(transactional_id=None), 1)
+    yield Attack("ListGroups", ListGroupsRequest(), 2)
+    yield Attack("ControlledShutdown", brokers.ControlledShutdownRequest(broker_id=1, broker_epoch=-1), 3)
+    item = brokers.AlterPartitionRequestPartitionData(partition_index=0, leader_epoch=0, new_isr=(1,))
+    isr = brokers.AlterPartitionRequestTopicData(topic_name=topic, partitions=(item,))
+    yield Attack("AlterPartition", brokers.AlterPartitionRequest(broker_id=1, broker_epoch=-1, topics=(isr,)), 0)
+    yield Attack("AllocateProducerIds", brokers.AllocateProducerIdsRequest(broker_id=1, broker_epoch=-1), 0)
+
+
+class Attacker:
+    """A client with a certificate of the cluster's authority."""
+
+    def __init__(self, keystore: Path, truststore: Path) -> None:
+        own = TlsSettings(keystore_location=str(keystore), truststore_location=str(truststore))
+        self._tls = client_context(own)
+
+    async def errors(self, address: str, topic: str) -> Mapping[str, str]:
+        """What each attack at this address is answered with."""
+        found: dict[str, str] = {}
+        for attack in attacks(topic):
+            found[attack.name] = await self._errors(address, attack)
+        return found
+
+    async def _errors(self, address: str, attack: Attack) -> str:
+        host, _, port = address.rpartition(":")
+        endpoint = Endpoint(host, int(port), "SSL", "SSL")
+        try:
+            # One for each: a broker closes the connection of a request that it does not understand.
+            connection = await KafkaConnection.open(endpoint, client_id="attacker", timeout_s=TIMEOUT_S, tls=self._tls)
+            try:
+                kind = api_of(type(attack.request)).response_type
+                answer = await connection.call(attack.request, attack.version, kind, timeout_s=TIMEOUT_S)
+            finally:
+                connection.close()
+        except PeerUnreachableError:
+            return CLOSED
+        return " ".join(map(str, sorted(_codes(answer)))) or "none"
+
+
+def _codes(value: Any) -> set[int]:
+    """All errors in an answer, and nothing else of it, but how many topics it shows."""
+    if isinstance(value, tuple):
+        return set().union(*map(_codes, value))
+    if not isinstance(value, Struct):
+        return set()
+    own = {code} if (code := getattr(value, "error_code", 0)) else set()
+    return own.union(*(_codes(getattr(value, name)) for name in value.__struct_fields__))
+
+
+def shown_topics(answer: data.MetadataResponse) -> list[str]:
+    return [topic.name or "" for topic in answer.topics if not topic.error_code]

@@ -1,0 +1,198 @@
+"""SASL between a controller and Apache Kafka's brokers, by the brokers' own settings: what is missing is named before
+anything starts.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.config.broker_logins import BrokerLogins, read_broker_credentials
+from cluster.config.config import NodeConfig, load_config, read_credentials
+from cluster.config.kafka_sasl import kafka_sasl
+from cluster.config.kafka_tls import kafka_tls
+from cluster.model.errors import ConfigError
+from cluster.sasl.jaas import parse_sections
+from cluster.sasl.mechanisms import PLAIN
+from cluster.tls.secret import Secret
+from tests.processes.certificates import Issuer, write_secret
+
+SCRAM_JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="hush";'
+PLAIN_JAAS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="broker" password="hush" user_broker="hush" user_alice="hers";'
+)
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return Issuer(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def keystore(issuer: Issuer) -> Path:
+    return issuer.issue("node")
+
+
+def load(folder: Path, protocol: str = "SASL_PLAINTEXT", **settings: object) -> NodeConfig:
+    """The configuration of a controller with one Kafka listener, INTERNAL. Of keys, `__` is a hyphen."""
+    given: dict[str, object] = {
+        "klamm.broker.protocol": "kafka",
+        "klamm.kafka.listeners": "INTERNAL://127.0.0.1:19092",
+        "listener.security.protocol.map": f"INTERNAL:{protocol}",
+        "inter.broker.listener.name": "INTERNAL",
+    }
+    given |= {key.replace("__", "-").replace("_", "."): value for key, value in settings.items()}
+    fields: dict[str, Any] = {"id": 901, "zookeeper": "z:1", "listen": "127.0.0.1:0", "data": str(folder)}
+    return load_config(None, fields | {"settings": given})
+
+
+def errors_of(folder: Path, protocol: str = "SASL_PLAINTEXT", **settings: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(folder, protocol, **settings)
+    return "\n".join(caught.value.errors)
+
+
+SCRAM = {"sasl_enabled_mechanisms": "SCRAM-SHA-512", "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-512"}
+BY_PLAIN = {"sasl_enabled_mechanisms": "PLAIN", "sasl_mechanism_inter_broker_protocol": "PLAIN"}
+
+
+@pytest.mark.parametrize(
+    ("given", "setting"),
+    [
+        (
+            {"listener_name_internal_scram__sha__512_sasl_jaas_config": SCRAM_JAAS, "sasl_jaas_config": "wrong"},
+            "listener.name.internal.scram-sha-512.sasl.jaas.config",
+        ),
+        ({"scram__sha__512_sasl_jaas_config": SCRAM_JAAS}, "scram-sha-512.sasl.jaas.config"),
+        ({"sasl_jaas_config": SCRAM_JAAS}, "sasl.jaas.config"),
+    ],
+)
+def test_the_login_is_that_of_the_listener_then_that_of_all(
+    tmp_path: Path, given: dict[str, object], setting: str
+) -> None:
+    config = load(tmp_path, **SCRAM, **given)
+    found = read_broker_credentials(config.settings, "INTERNAL")
+    assert (found.mechanism, found.user, found.password) == ("SCRAM-SHA-512", "broker", Secret("hush"))
+    assert (found.setting, found.mechanism_setting) == (setting, "sasl.mechanism.inter.broker.protocol")
+    assert "hush" not in repr(config) + repr(found)
+
+
+def test_the_login_may_be_in_the_file_of_the_brokers_which_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "jaas.conf"
+    entries = f"{PLAIN_JAAS}\n  {SCRAM_JAAS}"
+    write_secret(file, f"KafkaServer {{\n  {entries}\n}};\nother.KafkaServer {{ }};\n".encode())
+    config = load(tmp_path, **SCRAM, java_security_auth_login_config=str(file))
+    read = BrokerLogins(config.settings).of("INTERNAL")
+    assert read is not None
+    assert read().user == "broker"
+    # It has no section for ZooKeeper: sessions are anonymous, as Kafka's would be.
+    assert read_credentials(config.settings) is None
+    own = SCRAM_JAAS.replace('"broker"', '"own"')
+    write_secret(file, f"KafkaServer {{ {entries} }}; internal.KafkaServer {{ {own} }};".encode())
+    assert read().user == "own"
+    write_secret(file, b"KafkaServer { };")
+    with pytest.raises(ConfigError, match=r"listener\.name\.internal\.scram-sha-512\.sasl\.jaas\.config: is missing"):
+        read()
+
+
+def test_a_token_is_read_from_a_file(tmp_path: Path) -> None:
+    write_secret(tmp_path / "token", b"a.b.c")
+    keys = tmp_path / "keys.json"
+    keys.write_text(
+        '{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'
+    )
+    given = {
+        "sasl_enabled_mechanisms": "OAUTHBEARER",
+        "sasl_mechanism_inter_broker_protocol": "OAUTHBEARER",
+        "sasl_oauthbearer_jwks_endpoint_url": f"file:{keys}",
+        "sasl_oauthbearer_expected_audience": "kafka",
+        "sasl_oauthbearer_expected_issuer": "i",
+    }
+    config = load(tmp_path, **given, sasl_oauthbearer_token_endpoint_url=f"file:{tmp_path}/token")
+    assert read_broker_credentials(config.settings, "INTERNAL").token_file == f"{tmp_path}/token"
+    assert "sasl.oauthbearer.token.endpoint.url: is missing" in errors_of(tmp_path, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (
+            {"sasl_enabled_mechanisms": "SCRAM-SHA-512"},
+            'settings."sasl.mechanism.inter.broker.protocol": is missing: brokers take control requests at INTERNAL',
+        ),
+        ({}, 'settings."sasl.enabled.mechanisms": is missing: the listener INTERNAL has SASL'),
+        (SCRAM, "settings: listener.name.internal.scram-sha-512.sasl.jaas.config: is missing: SCRAM-SHA-512 needs"),
+        ({**SCRAM, "sasl_jaas_config": "nonsense"}, "settings: sasl.jaas.config: is not of the form CLASS required"),
+        (
+            {**SCRAM, "sasl_jaas_config": PLAIN_JAAS},
+            "sasl.jaas.config: 'org.apache.kafka.common.security.plain.PlainLoginModule': SCRAM-SHA-512 needs",
+        ),
+        ({**SCRAM, "sasl_mechanism_inter_broker_protocol": "GSSAPI"}, "GSSAPI: is not supported; known are"),
+        ({**SCRAM, "sasl_mechanism_inter_broker_protocol": "PLAIN,SCRAM-SHA-512"}, "must be one mechanism"),
+        (
+            {**BY_PLAIN, "sasl_jaas_config": PLAIN_JAAS.split(" user_", maxsplit=1)[0] + ";"},
+            'klamm.sasl.plain.users.file": is missing: PLAIN needs a file with users and passwords; or give '
+            'listener.name.internal.plain.sasl.jaas.config options user_NAME="password", as the brokers have them',
+        ),
+        (
+            {**BY_PLAIN, "listener_name_internal_plain_sasl_jaas_config": SCRAM_JAAS},
+            "listener.name.internal.plain.sasl.jaas.config: "
+            "'org.apache.kafka.common.security.scram.ScramLoginModule': PLAIN needs",
+        ),
+        ({**SCRAM, "java_security_auth_login_config": "/nowhere"}, "'/nowhere': cannot be read"),
+    ],
+)
+def test_what_is_missing_is_named_without_a_password(tmp_path: Path, given: dict[str, object], why: str) -> None:
+    found = errors_of(tmp_path, **given)
+    assert why in found
+    assert "hush" not in found
+
+
+def test_the_users_of_plain_are_those_of_the_brokers(tmp_path: Path) -> None:
+    config = load(tmp_path, **BY_PLAIN, listener_name_internal_plain_sasl_jaas_config=PLAIN_JAAS)
+    sasl = kafka_sasl(config.settings, config.kafka_listeners)["INTERNAL"]
+    assert sasl.mechanisms == (PLAIN,)
+    assert sasl.plain_users == {"broker": Secret("hush"), "alice": Secret("hers")}
+    file = tmp_path / "users"
+    write_secret(file, b"bob=his\n")
+    both = load(
+        tmp_path,
+        **BY_PLAIN,
+        sasl_jaas_config=PLAIN_JAAS,
+        klamm_sasl_plain_users_file=str(file),
+    )
+    assert kafka_sasl(both.settings, both.kafka_listeners)["INTERNAL"].password_file == str(file)
+
+
+def test_users_show_certificates_only_where_their_own_listener_demands_them(
+    tmp_path: Path, issuer: Issuer, keystore: Path
+) -> None:
+    """As in Kafka, whose general setting is for SSL listeners."""
+    given: dict[str, object] = {
+        **SCRAM,
+        "sasl_jaas_config": SCRAM_JAAS,
+        "ssl_keystore_location": str(keystore),
+        "ssl_truststore_location": str(issuer.authority),
+        "ssl_client_auth": "required",
+    }
+    config = load(tmp_path, "SASL_SSL", **given)
+    listening = kafka_tls(config.settings, config.kafka_listeners).listening["INTERNAL"]
+    assert listening.current().verify_mode.name == "CERT_NONE"
+    config = load(tmp_path, "SASL_SSL", **given, listener_name_internal_ssl_client_auth="required")
+    listening = kafka_tls(config.settings, config.kafka_listeners).listening["INTERNAL"]
+    assert listening.current().verify_mode.name == "CERT_REQUIRED"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"KafkaServer {{ {SCRAM_JAAS.rstrip(';')} }};", "section KafkaServer: the last entry has no ';'"),
+        ('KafkaServer { a.B required x "hush"; };', "section KafkaServer: a.B: its options must be name=value"),
+    ],
+)
+def test_sections_that_are_malformed_are_named_without_what_is_in_them(text: str, why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_sections(text)
+    assert str(caught.value).startswith(why)
+    assert "hush" not in str(caught.value)
