@@ -55,7 +55,7 @@ def run_checks(
     arguments = list(context.args)
     if changed:
         files = changed_files(since)
-        selected = selected_tests(files)
+        selected = selected_tests(files, deep=deep)
         say(f"{len(files)} files changed since {since}: {len(selected)} files of tests can reach them")
         failed = _run_all([*_marks(deep, arguments), *_IN_PARALLEL, *arguments, *selected] if selected else [])
     elif arguments:
