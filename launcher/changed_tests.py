@@ -100,10 +100,15 @@ def _importers() -> defaultdict[str, set[str]]:
     return importers
 
 
-def _imported(file: str) -> Iterator[str]:
+@cache
+def _imported(file: str) -> tuple[str, ...]:
     """The modules that a file imports; names imported from a package may be modules too."""
     tree = ast.parse(_text(file))
-    for node in tree.body if file.startswith(_LAZY) else ast.walk(tree):
+    return tuple(_modules(tree.body if file.startswith(_LAZY) else ast.walk(tree)))
+
+
+def _modules(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -112,15 +117,23 @@ def _imported(file: str) -> Iterator[str]:
 
 
 def _starts_processes(test: str) -> bool:
-    return any(_PROCESSES.search(_text(file)) for file in _with_helpers(test))
+    return any(_starts_process(file) for file in _with_helpers(test))
+
+
+@cache
+def _starts_process(file: str) -> bool:
+    return _PROCESSES.search(_text(file)) is not None
 
 
 @cache
 def _names_in(test: str, *, deep: bool) -> frozenset[str]:
     """The names in a test and in the helpers that it imports from the tests."""
-    return frozenset(
-        word for file in _with_helpers(test) for word in _WORD.findall(_text(file) if deep else _text_at_once(file))
-    )
+    return frozenset[str]().union(*(_words(file, deep=deep) for file in _with_helpers(test)))
+
+
+@cache
+def _words(file: str, *, deep: bool) -> frozenset[str]:
+    return frozenset(_WORD.findall(_text(file) if deep else _text_at_once(file)))
 
 
 def _text_at_once(file: str) -> str:
