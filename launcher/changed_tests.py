@@ -128,11 +128,11 @@ def _starts_process(file: str) -> bool:
 @cache
 def _names_in(test: str, *, deep: bool) -> frozenset[str]:
     """The names in a test and in the helpers that it imports from the tests."""
-    return frozenset[str]().union(*(_words(file, deep=deep) for file in _with_helpers(test)))
+    return frozenset[str]().union(*(_names_in_file(file, deep=deep) for file in _with_helpers(test)))
 
 
 @cache
-def _words(file: str, *, deep: bool) -> frozenset[str]:
+def _names_in_file(file: str, *, deep: bool) -> frozenset[str]:
     return frozenset(_WORD.findall(_text(file) if deep else _text_at_once(file)))
 
 
