@@ -38,7 +38,7 @@ REPLICATION_FACTOR = 3
 PARTITIONS_PER_TOPIC = 50
 STUB_PROCESSES = 2
 # With 100,000 partitions in the default heap, Java's garbage collector would be measured.
-ZOOKEEPER = ServerSettings(heap_mb=2048)
+ZOOKEEPER = ServerSettings(heap_mb=2048, warms_up=True)
 IDLE_S = 1.0
 TIMEOUT_S = 15.0
 POLL_S = 0.1

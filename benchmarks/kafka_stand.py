@@ -55,7 +55,7 @@ class KafkaStand:
         self._version, self._class_path = version, find_kafka_jars(version)
         ports = choose_free_ports(len(BROKERS) + len(KLAMM))
         self._ports = dict(zip((*BROKERS, *KLAMM), ports, strict=True))
-        self._server = EmbeddedZooKeeper(folder / "zookeeper", settings=ServerSettings(heap_mb=2048))
+        self._server = EmbeddedZooKeeper(folder / "zookeeper", settings=ServerSettings(heap_mb=2048, warms_up=True))
         self._java: dict[int, subprocess.Popen[bytes]] = {}
         self._controllers: dict[int, ControllerProcess] = {}
 

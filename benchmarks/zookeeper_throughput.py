@@ -111,7 +111,7 @@ def server(address: str | None) -> Iterator[str]:
         yield address
         return
     with tempfile.TemporaryDirectory() as folder:
-        settings = ServerSettings(heap_mb=1024)
+        settings = ServerSettings(heap_mb=1024, warms_up=True)
         with EmbeddedZooKeeper(Path(folder), settings=settings) as embedded:
             yield embedded.address
 

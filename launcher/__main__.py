@@ -3,6 +3,7 @@
 Exit codes: `cluster.model.exit_codes`.
 """
 
+import gc
 import os
 import sys
 from functools import cached_property
@@ -69,6 +70,8 @@ _MODULES: Final = {
     "Shell": {"completion": "launcher.completion"},
 }
 """By panel of the help: each command or group, and the module whose `app` is this group or has this command."""
+_NODES: Final = "launcher.nodes"
+"""Programs that import most when they are run, and collect garbage from then on."""
 _SUMMARIES: Final = {
     "demo": "Demonstrate failover: kill a leader and the active controller under load, then check that no record "
     "is lost.",
@@ -127,6 +130,8 @@ class _Lazy:
     @cached_property
     def _command(self) -> Any:
         group = typer.main.get_group(import_module(self._module).app)
+        if self._module != _NODES:
+            gc.enable()
         return group.commands.get(self.name, group)
 
     def get_short_help_str(self, limit: int = 0) -> str:

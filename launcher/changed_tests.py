@@ -2,7 +2,7 @@
 
 A test reaches what it imports, and what that imports: the import graph has no cycles, and contracts hold its layers.
 A test of processes also reaches what they run, which no import shows. It is presumed to run the programs of a cluster,
-and every other package that its text names.
+and every other package that its text names; what only tests of the deep suite name does not count.
 """
 
 import ast
@@ -27,6 +27,7 @@ _EVERYTHING: Final = frozenset({"pyproject.toml", "klamm", ".ci/run"})
 _WHOLE_TREE: Final = "tests/unit/test_"
 """Tests that read every file of the repository."""
 _PROCESSES: Final = re.compile(r"\bmark\.real\b|\bsubprocess\b")
+_DEEP: Final = "pytest.mark.deep"
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -40,21 +41,24 @@ def changed_files(since: str) -> list[str]:
     return sorted({*tracked, *_git("ls-files", "--others", "--exclude-standard", problem="--changed")})
 
 
-def selected_tests(changed: Iterable[str]) -> list[str]:
-    """List the files of tests that can reach one of the changed files, which may be there no longer."""
+def selected_tests(changed: Iterable[str], *, deep: bool = False) -> list[str]:
+    """List the files of tests that can reach one of the changed files, which may be there no longer.
+
+    `deep`: the tests of the deep suite count too.
+    """
     changed = list(changed)
     tests = [file for file in _python_files() if _is_test(file)]
     if _EVERYTHING.intersection(changed):
         return tests
     reached = _reaching(changed)
-    return [file for file in tests if file in reached or _can_break(file, changed)]
+    return [file for file in tests if file in reached or _can_break(file, changed, deep=deep)]
 
 
-def _can_break(test: str, changed: list[str]) -> bool:
+def _can_break(test: str, changed: list[str], *, deep: bool) -> bool:
     """Whether one of the files can break the test though no chain of imports leads there."""
     if test.startswith(_WHOLE_TREE):
         return bool(changed)
-    names = _names_in(test)
+    names = _names_in(test, deep=deep)
     for file in changed:
         path = Path(file)
         package = path.parts[0]
@@ -96,10 +100,15 @@ def _importers() -> defaultdict[str, set[str]]:
     return importers
 
 
-def _imported(file: str) -> Iterator[str]:
+@cache
+def _imported(file: str) -> tuple[str, ...]:
     """The modules that a file imports; names imported from a package may be modules too."""
     tree = ast.parse(_text(file))
-    for node in tree.body if file.startswith(_LAZY) else ast.walk(tree):
+    return tuple(_modules(tree.body if file.startswith(_LAZY) else ast.walk(tree)))
+
+
+def _modules(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -108,13 +117,33 @@ def _imported(file: str) -> Iterator[str]:
 
 
 def _starts_processes(test: str) -> bool:
-    return any(_PROCESSES.search(_text(file)) for file in _with_helpers(test))
+    return any(_starts_process(file) for file in _with_helpers(test))
 
 
 @cache
-def _names_in(test: str) -> frozenset[str]:
+def _starts_process(file: str) -> bool:
+    return _PROCESSES.search(_text(file)) is not None
+
+
+@cache
+def _names_in(test: str, *, deep: bool) -> frozenset[str]:
     """The names in a test and in the helpers that it imports from the tests."""
-    return frozenset(word for file in _with_helpers(test) for word in _WORD.findall(_text(file)))
+    return frozenset[str]().union(*(_names_in_file(file, deep=deep) for file in _with_helpers(test)))
+
+
+@cache
+def _names_in_file(file: str, *, deep: bool) -> frozenset[str]:
+    return frozenset(_WORD.findall(_text(file) if deep else _text_at_once(file)))
+
+
+def _text_at_once(file: str) -> str:
+    """The text of a file without its tests of the deep suite."""
+    lines = _text(file).splitlines()
+    for node in reversed(ast.parse(_text(file)).body):
+        marks = node.decorator_list if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else []
+        if any(ast.unparse(mark) == _DEEP for mark in marks):
+            del lines[node.lineno - 1 : node.end_lineno]
+    return "\n".join(lines)
 
 
 @cache

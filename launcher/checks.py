@@ -18,9 +18,9 @@ app = typer.Typer()
 
 TESTS_OF_DECISIONS: Final = ("tests/unit/controller", "tests/unit/broker_agent/decisions", "tests/unit/audit/rules")
 """Decisions, and rules of the audit, have no branch that these tests do not take."""
-# Most tests wait for processes or compute in one: two at once left two cores idle for half of the time. The deep suite
-# measures, and runs alone.
-_IN_PARALLEL: Final = ("--numprocesses", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+# More than there are cores: while some wait for processes, others compute (tests/durations.py mixes them). The deep
+# suite measures, and runs alone.
+_IN_PARALLEL: Final = ("--numprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 _PYTHON: Final = (sys.executable, "-m")
 _STATIC_CHECKS: Final = (
     (*_PYTHON, "ruff", "format", "--check", "."),
@@ -55,7 +55,7 @@ def run_checks(
     arguments = list(context.args)
     if changed:
         files = changed_files(since)
-        selected = selected_tests(files)
+        selected = selected_tests(files, deep=deep)
         say(f"{len(files)} files changed since {since}: {len(selected)} files of tests can reach them")
         failed = _run_all([*_marks(deep, arguments), *_IN_PARALLEL, *arguments, *selected] if selected else [])
     elif arguments:

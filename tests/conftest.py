@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
@@ -51,6 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.update(no_proxy="127.0.0.1,localhost", COLUMNS="80")
     for name in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TERMINAL_WIDTH"):
         os.environ.pop(name, None)
+    # Plain tracebacks, as the programs log them: structlog's default shows the values of all variables in frames, which
+    # takes longer than most of what is tested.
+    *processors, _ = structlog.get_config()["processors"]
+    renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*processors, renderer])
     # The same examples in every run, so that it fails for what was changed and nothing else; the deep suite looks
     # for new ones. A busy machine makes no example wrong.
     same = "not deep" in config.option.markexpr

@@ -104,6 +104,9 @@ def run_program(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> i
         sys.stderr.write("klamm does not run under python -O: its assertions guard the data\n")
         return ExitCode.USAGE
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
+    # What was imported stays: no collection goes through it.
+    gc.freeze()
+    gc.enable()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run_until_stopped(main))

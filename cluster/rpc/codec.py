@@ -11,6 +11,7 @@ that was not sent is never read as zero.
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
+from functools import cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, get_args, get_origin
 
@@ -59,6 +60,14 @@ class Codec(NamedTuple):
 
 def codec_for(domain_type: type[msgspec.Struct], message_class: type[Message]) -> Codec:
     """Derive the codec of a domain type and its message."""
+    # The stubs of protobuf hide that a class can be hashed.
+    hashable: Any = message_class
+    return _derived(domain_type, hashable)
+
+
+@cache
+def _derived(domain_type: Any, message_class: Any) -> Codec:
+    """Derive it once, though it is a part of many messages and both fills and reads."""
     descriptor = message_class.DESCRIPTOR
     fields = [*sent_fields(domain_type)]
     names, on_wire = {f.name for f in fields}, set(descriptor.fields_by_name)

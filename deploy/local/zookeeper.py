@@ -72,6 +72,10 @@ class ServerSettings(Struct, frozen=True):
     host: str = "127.0.0.1"
     """The address of this machine that it serves at."""
     tls: ServerTls | None = None
+    warms_up: bool = False
+    """Whether the JVM compiles busy code a second time: for servers under load for minutes. Others start with half the
+    CPU.
+    """
 
 
 class ServerCommand(Struct, frozen=True):
@@ -102,6 +106,7 @@ def prepare(
         str(java.executable),
         f"-Xmx{settings.heap_mb}m",
         "-XX:+UseSerialGC",
+        *([] if settings.warms_up else ["-XX:TieredStopAtLevel=1"]),
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.net.preferIPv4Stack=true",
         "-Dzookeeper.jmx.log4j.disable=true",

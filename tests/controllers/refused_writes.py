@@ -59,21 +59,21 @@ def refused_at(refusal: Refusal, ops: Sequence[Op]) -> tuple[int, ZkError] | Non
 
 
 class WriteRefusals:
-    """Counts the writes of a controller, and refuses the one with the given number."""
+    """Notes the writes of a controller, and refuses the one with the given number."""
 
     def __init__(self, refusal: Refusal | None = None, number: int = -1) -> None:
         self._refusal, self._numbers = refusal, {number}
         if refusal is Refusal.HALF:
             # After a refusal the writer sends what else there was in two halves.
             self._numbers.add(number + 2)
-        self.count = 0
+        self.writes: list[Sequence[Op]] = []
         self.refused: list[Sequence[Op]] = []
 
     def __call__(self, ops: Sequence[Op]) -> list[OpResult] | None:
         if not (len(ops) > 1 and isinstance(ops[0], Check)):
             return None
-        self.count += 1
-        if self._refusal is None or self.count - 1 not in self._numbers:
+        self.writes.append(ops)
+        if self._refusal is None or len(self.writes) - 1 not in self._numbers:
             return None
         refused = refused_at(self._refusal, ops)
         if refused is None:
@@ -107,7 +107,7 @@ class Procedure(NamedTuple):
 class Outcome(NamedTuple):
     before: dict[str, object]
     after: dict[str, object]
-    writes: int
+    writes: list[Sequence[Op]]
 
 
 async def carry_out(procedure: Procedure, world: World, c: RunningController, refusals: WriteRefusals) -> Outcome:
@@ -125,7 +125,7 @@ async def carry_out(procedure: Procedure, world: World, c: RunningController, re
     await quiesce(AFTER_RESUMPTION_S)
     await memory_equals_zookeeper(world, c)
     await nothing_is_left_over(world, c)
-    return Outcome(before, await items(world), refusals.count)
+    return Outcome(before, await items(world), refusals.writes)
 
 
 async def items(world: World) -> dict[str, object]:

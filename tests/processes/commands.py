@@ -1,35 +1,87 @@
-"""Runs `klamm` as a subprocess, for tests of the command line on a cluster."""
+"""Runs `klamm` as a process of its own, for tests of the command line on a cluster."""
 
 import json
+import multiprocessing
+import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
 from typer.testing import CliRunner
 
 from deploy.local.cluster import LocalCluster
+from klamm.entry import main
 from launcher.__main__ import app
 
 LAUNCHER: Final = (sys.executable, "-P", "-m", "klamm")
 
 
+_FORKS: Final = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.processes.loaded_commands"])
+
+
 def run_klamm(
     *arguments: str, stdin: str | None = None, folder: Path | None = None, timeout_s: float = 600
 ) -> subprocess.CompletedProcess[str]:
-    """The command as it is typed, in `folder`; whatever comes of it, it is no traceback."""
-    answer = subprocess.run(
-        [*LAUNCHER, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        timeout=timeout_s,
-        stdin=None if stdin is not None else subprocess.DEVNULL,
+    """The command as it is typed, in `folder`; whatever comes of it, it is no traceback.
+
+    Its process is forked from one that has imported the modules of the commands, which takes most of the time of a
+    short command. Where the start itself is tested, `LAUNCHER` is run.
+    """
+    (read_input, write_input), (output, write_output), (errors, write_errors) = (
+        _FORKS.Pipe(duplex=False) for _ in range(3)
     )
-    assert "Traceback" not in answer.stderr
-    return answer
+    inside = read_input, write_output, write_errors
+    process = _FORKS.Process(target=_run_here, args=(arguments, folder or Path.cwd(), dict(os.environ), inside))
+    process.start()
+    for end in inside:
+        end.close()
+    with ThreadPoolExecutor(3) as pool:
+        pool.submit(_write, write_input, (stdin or "").encode())
+        shown = pool.submit(_read, output), pool.submit(_read, errors)
+        process.join(timeout_s)
+        late = process.exitcode is None
+        if late:
+            process.kill()
+            process.join()
+        stdout, stderr = (text.result().decode() for text in shown)
+    command = ["klamm", *arguments]
+    if late:
+        raise subprocess.TimeoutExpired(command, timeout_s, stdout, stderr)
+    assert process.exitcode is not None
+    assert "Traceback" not in stderr
+    return subprocess.CompletedProcess(command, process.exitcode, stdout, stderr)
+
+
+def _run_here(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], streams: Sequence[Connection]
+) -> None:
+    """Become the command."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream.fileno(), number)
+        stream.close()
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it is open as long as the process runs.
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["klamm", *arguments]
+    main()
+
+
+def _write(end: Connection, content: bytes) -> None:
+    """Write the standard input, as far as the command reads it."""
+    with end, open(end.fileno(), "wb", closefd=False) as stream, suppress(BrokenPipeError):
+        stream.write(content)
+
+
+def _read(end: Connection) -> bytes:
+    with end, open(end.fileno(), "rb", closefd=False) as stream:
+        return stream.read()
 
 
 def klamm(

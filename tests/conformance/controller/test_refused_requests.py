@@ -306,7 +306,7 @@ def test_a_request_of_which_zookeeper_refuses_one_write_is_carried_out_or_change
             refusals = WriteRefusals(refusal, number)
             c.zookeeper.refuse_writes(refusals)
             code = await refused_with(c, request)
-            is_last, number = refusals.count <= number, number + 1
+            is_last, number = len(refusals.writes) <= number, number + 1
             goes_on = name in _RECORDED and number > 1
             if code is not None and refusals.refused and name not in REMEMBERED and not goes_on:
                 if name in NOTIFIED:

@@ -46,6 +46,12 @@ def test_what_a_change_cannot_reach_is_left_out(changed: str, left_out: str) -> 
     assert left_out not in selected
 
 
+def test_what_only_tests_of_the_deep_suite_name_is_selected_with_them() -> None:
+    changed, selected = ["audit/rules/intervals.py"], "tests/end_to_end/test_local_cluster.py"
+    assert selected not in selected_tests(changed)
+    assert selected in selected_tests(changed, deep=True)
+
+
 def test_what_all_depends_on_selects_all() -> None:
     everything = selected_tests(["pyproject.toml"])
     assert "tests/unit/audit/test_durations.py" in everything

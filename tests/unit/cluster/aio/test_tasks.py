@@ -1,6 +1,7 @@
 """Supervised tasks, pauses between attempts, and how a program ends."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -74,6 +75,17 @@ def test_a_program_that_returns_exits_with_zero() -> None:
         assert not stop.is_set()
 
     assert run_program(main) == 0
+
+
+def test_a_program_collects_garbage_though_its_start_did_not() -> None:
+    async def main(_: asyncio.Event) -> None:
+        assert gc.isenabled()
+
+    gc.disable()
+    try:
+        assert run_program(main) == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
