@@ -33,14 +33,15 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
 
 
 DEFAULT_ENTITY: Final = "<default>"
-"""The literal name of the default of all under `/config/brokers` and `/config/clients`."""
+"""The literal name of the default of all under `/config/brokers`, `/config/clients` and `/config/users`."""
 CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
 
 
 @lru_cache(maxsize=1024)
 def entity_name(name: str) -> str:
     """The name of a client or user as it is in paths. Source: Kafka Sanitizer."""
-    return quote(name, safe="")
+    # Java's URLEncoder encodes the tilde as well. What has no encoding has no name at all.
+    return quote(name, safe="", errors="ignore").replace("~", "%7E")
 
 
 class ConfigEntity(NamedTuple):
