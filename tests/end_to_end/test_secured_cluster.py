@@ -102,6 +102,32 @@ def test_a_client_may_do_what_rules_allow_and_nothing_else(cluster: LocalCluster
     assert "User:CN=node" not in log, "nodes need no rules"
 
 
+def test_a_user_has_its_quota_whatever_its_client_calls_itself(cluster: LocalCluster) -> None:
+    write_certificates(cluster.folder / CERTIFICATES, [client("carol")], days=30)
+    principal, properties = "CN=carol,O=klamm", cluster.folder / CERTIFICATES / "carol.properties"
+    klamm(cluster, "acls", "add", "--allow-principal", f"User:{principal}", "--producer", "--topic", "orders")
+    klamm(cluster, "users", "alter", principal, "--config", "producer_byte_rate=1000000")
+    shown = as_json(cluster, "users", "describe", principal)
+    assert [(quota["name"], quota["value"]) for quota in shown["configs"]] == [("producer_byte_rate", "1000000")]
+    where = ("--bootstrap", cluster.members(BROKER)[0].address, "--command-config", str(properties))
+    tls = cluster.client_tls
+    assert tls is not None
+
+    def is_counted() -> bool:
+        run_klamm("produce", "orders", *where, stdin="record\n")
+        members = cluster.members(BROKER)
+        texts = [read_metrics(cluster.state.metrics_of(m), TIMEOUT_S, client_context(tls)) for m in members]
+        counted = f'kafka_server_produce_byte_rate{{client_id="",user="{principal}"}}'
+        return any(counted in text for text in texts)
+
+    eventually(is_counted, "the quota and the right are known to the brokers")
+    klamm(cluster, "users", "set", "ann", stdin="secret\n")
+    listed = as_json(cluster, "users", "list")["users"]
+    assert [(user["user"], user["mechanisms"][0]["mechanism"]) for user in listed] == [("ann", "SCRAM-SHA-512")]
+    refused = run_klamm("users", "list", *where)
+    assert "may not Describe Cluster kafka-cluster" in refused.stderr
+
+
 def test_doctor_and_health_ask_the_secured_ports(cluster: LocalCluster) -> None:
     for name in (f"{BROKER}-1", f"{CONTROLLER}-1001"):
         config = cluster.folder / "config" / f"{name}.toml"

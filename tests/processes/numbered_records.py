@@ -39,10 +39,6 @@ class NumberedRecords:
             pass  # It has ended, and its exit code and what it said say why.
         self._numbers = range(self._first, number)
 
-    @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
-
     def stop(self) -> range:
         """Let it end; returns the numbers sent, every one of which was acknowledged."""
         self._ends.set()

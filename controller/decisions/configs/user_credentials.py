@@ -16,6 +16,7 @@ from cluster.requests.users import (
     AlterUserScramCredentialsRequest,
     ScramCredentialAlteration,
     ScramCredentialDeletion,
+    ScramCredentialInfo,
     ScramCredentialUpsertion,
     ScramMechanism,
 )
@@ -36,6 +37,20 @@ def user_entity(user: str) -> ConfigEntity:
         why = f"the name of the user cannot be that of a znode: {bounds.ZNODE_NAME.rule}, at most 1,024 characters"
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why, field="name")
     return entity
+
+
+def described_credentials(overrides: Mapping[str, str]) -> tuple[ScramCredentialInfo, ...]:
+    """The mechanisms for which a user has a credential, with its iterations; -1 iterations of one that is damaged."""
+    return tuple(
+        ScramCredentialInfo(mechanism, _iterations(overrides[mechanism.key]))
+        for mechanism in ScramMechanism
+        if mechanism.key in overrides
+    )
+
+
+def _iterations(credential: str) -> int:
+    text = dict(part.partition("=")[::2] for part in credential.split(",")).get("iterations", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < len(str(bounds.INT32_MAX)) else -1
 
 
 def refused_users(request: AlterUserScramCredentialsRequest) -> dict[str, ApiError]:
