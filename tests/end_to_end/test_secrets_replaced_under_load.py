@@ -13,7 +13,7 @@ from cluster.tls.contexts import client_context
 from cluster.tls.settings import AUTHORITY, TlsSettings
 from deploy.local.zookeeper import is_serving
 from tests.processes.certificates import write_secret
-from tests.processes.commands import klamm, run_klamm
+from tests.processes.commands import as_json, klamm, run_klamm
 from tests.processes.local_clusters import eventually
 from tests.processes.numbered_records import NumberedRecords
 from tests.processes.outside_listeners import ClusterWithOutside, serving_outside
@@ -59,6 +59,11 @@ def set_password(cluster: ClusterWithOutside, password: str) -> Path:
     return file
 
 
+def is_produced(cluster: ClusterWithOutside, topic: str) -> bool:
+    """Whether each partition has records: the producer has a connection, and a session, at each broker."""
+    return all(found["end_offset"] > 0 for found in as_json(cluster, "topics", "offsets", topic)["partitions"])
+
+
 def replaced_files(cluster: ClusterWithOutside, member: Member) -> int:
     return (cluster.folder / "logs" / f"{member.name}.log").read_text().count("TLS files replaced")
 
@@ -95,6 +100,8 @@ def test_what_is_sent_meanwhile_is_acknowledged_and_there_once(cluster: ClusterW
         return is_serving(server.host, server.port, tls=client_context(tls))
 
     try:
+        for topic in ("orders", "payments"):
+            eventually(lambda of=topic: is_produced(cluster, of), f"both partitions of {topic} get records")  # type: ignore[misc]
         set_password(cluster, "second")
         written = write_certificates(
             new, [*nodes, zookeeper(["127.0.0.1", "localhost"]), client("alice"), client(CLIENT)], days=_NEW_DAYS

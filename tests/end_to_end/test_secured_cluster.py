@@ -93,6 +93,9 @@ def test_a_client_may_do_what_rules_allow_and_nothing_else(cluster: LocalCluster
     klamm(cluster, "acls", "add", "--allow-principal", "User:CN=alice,O=klamm", "--producer", "--topic", "orders")
     eventually(lambda: produced().returncode == 0, "the rule is known to every node")
     assert "orders" in run_klamm("topics", "list", *where).stdout
+    (first, *_) = [r for r in as_json(cluster, "story", "orders-0")["records"] if r["kind"] == "access_rule"]
+    assert (first["to_state"], first["principal"]) == ("added", "User:CN=admin,O=klamm")
+    assert "by User:CN=alice,O=klamm from *" in first["reason"]
     refused = run_klamm("consume", "orders", "--from-beginning", "--until-end", *where)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "no right to topic 'orders'" in refused.stderr
