@@ -39,6 +39,8 @@ ROOTS: Final = (
     "/migration",
 )
 """What belongs to a cluster, of Kafka or of klamm. Without a chroot other programs have znodes beside it."""
+ROOTS_OF_SERVER: Final = ("/", "/zookeeper", "/zookeeper/quota")
+"""What a new server has, open to everyone: below each, whoever reaches it may fill its disk."""
 _CHUNK: Final = 1_000
 _PROGRESS: Final = 10_000
 _ATTEMPTS: Final = 10
@@ -71,6 +73,10 @@ class SecurityMigration:
             paths.remove(CONSUMERS)
             self._say(f"{CONSUMERS} is left as it is: consumers of Kafka before 2.0 have znodes below it")
         self._say(f"{len(paths):,} znodes")
+        return await self.migrate(paths)
+
+    async def migrate(self, paths: Sequence[str]) -> MigrationOutcome:
+        """Migrate these znodes. Raises ZooKeeperError; what was done until then stays done."""
         for start in range(0, len(paths), _CHUNK):
             await self._migrate(paths[start : start + _CHUNK])
             done = min(start + _CHUNK, len(paths))
@@ -110,8 +116,10 @@ async def has_old_consumers(client: KazooAccessLists) -> bool:
 
 
 async def znodes_of_cluster(client: KazooAccessLists) -> list[str]:
-    """List every znode of a cluster, each after its parent. What old consumers have below `/consumers` is theirs."""
-    found: list[str] = ["/"]
+    """List every znode of a cluster, each after its parent; without a chroot also those above them. What old consumers
+    have below `/consumers` is theirs.
+    """
+    found = ["/"] if client.has_chroot else [*ROOTS_OF_SERVER]
     level = [root for root, children in zip(ROOTS, await _children(client, ROOTS), strict=True) if children is not None]
     while level:
         found += level
@@ -123,9 +131,12 @@ async def znodes_of_cluster(client: KazooAccessLists) -> list[str]:
 
 async def open_znodes(client: KazooAccessLists) -> list[str]:
     """List the znodes of a cluster that everyone may change, although they are to have an owner. Without a chroot the
-    root is not of the cluster alone, and `/consumers` is to be open where it is used.
+    roots are not of the cluster alone, and `/consumers` is to be open where it is used.
     """
-    shared = {*(() if client.has_chroot else ("/",)), *((CONSUMERS,) if await has_old_consumers(client) else ())}
+    shared = {
+        *(() if client.has_chroot else ROOTS_OF_SERVER),
+        *((CONSUMERS,) if await has_old_consumers(client) else ()),
+    }
     paths = [path for path in await znodes_of_cluster(client) if path not in shared]
     found: list[str] = []
     for start in range(0, len(paths), _CHUNK):

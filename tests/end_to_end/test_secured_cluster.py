@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 
 from admin.cli.metrics_text import read_metrics
-from cluster.model.errors import PeerUnreachableError
+from cluster.model.errors import PeerUnreachableError, ZooKeeperAccessError
 from cluster.process.local_cluster import BROKER, CERTIFICATES, CONTROLLER, ZOOKEEPER, Member
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.rpc.client import RpcClient
 from cluster.tls.authority import client, node, write_certificates
 from cluster.tls.contexts import client_context
+from cluster.tls.live import LiveMaterial
+from cluster.tls.settings import AUTHORITY, TlsSettings
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from cluster.zookeeper.port import Create, Delete, ZkError
 from deploy.local.cluster import LocalCluster
 from deploy.local.zookeeper import is_serving
 from tests.processes.commands import LAUNCHER, as_json, klamm, run_klamm
@@ -173,6 +177,31 @@ def test_top_and_bundle_ask_the_secured_ports_and_show_no_key(cluster: LocalClus
 def test_every_znode_of_a_secured_cluster_has_an_owner(cluster: LocalCluster) -> None:
     (acls,) = [check for check in as_json(cluster, "doctor", codes=(0, 3))["checks"] if check["check"] == "znode ACLs"]
     assert (acls["level"], "every znode has an owner" in acls["detail"]) == ("ok", True)
+
+
+async def test_who_has_a_clients_certificate_writes_nothing_into_zookeeper(cluster: LocalCluster) -> None:
+    [server] = cluster.members(ZOOKEEPER)
+    write_certificates(cluster.folder / CERTIFICATES, [client("mallory")], days=30)
+    folder = cluster.folder / CERTIFICATES
+    tls = TlsSettings(keystore_location=str(folder / "mallory.pem"), truststore_location=str(folder / AUTHORITY))
+    limits = {"session_timeout_ms": 6_000, "connection_timeout_ms": TIMEOUT_S * 1000}
+    mallory = KazooZooKeeper(server.address, **limits, tls=LiveMaterial(tls, "zookeeper"))
+    mallory.listen(lambda _: None)
+    await mallory.start_session()
+    try:
+        inner = ("", "/consumers", "/brokers", "/kafka-acl", "/config/changes", "/admin", "/controllers/ids", "/klamm")
+        parents = ("", "/zookeeper", "/zookeeper/quota", *(f"/klamm{path}" for path in inner))
+        for parent in parents:
+            (created,) = await mallory.multi([Create(f"{parent}/mine")])
+            assert created.error is ZkError.NO_AUTH, parent
+        for path in ("/klamm/controller", "/klamm/brokers/ids/1", "/klamm/cluster/id", "/klamm/consumers"):
+            (deleted,) = await mallory.multi([Delete(path)])
+            assert deleted.error is ZkError.NO_AUTH, path
+        for path in ("/klamm/config/users", "/klamm/config/brokers"):
+            with pytest.raises(ZooKeeperAccessError):
+                await mallory.get(path)
+    finally:
+        await mallory.close()
 
 
 @pytest.mark.deep
