@@ -116,12 +116,12 @@ def make_certificates(folder: Path, controller: int) -> ServerTls:
 
 
 def client_tls(folder: Path) -> TlsSettings:
-    """What a client of a server with such certificates shows and trusts."""
+    """The certificate that a client of a server with such certificates shows, and what it trusts."""
     own = folder / client(_CLIENT).file
     return TlsSettings(keystore_location=str(own), truststore_location=str(folder / AUTHORITY))
 
 
 def connect_to(address: str, tls: TlsSettings | None = None) -> KazooZooKeeper:
-    """A client of a server, under TLS if it is given; its session has not begun yet."""
+    """Make a client of a server, under TLS if it is given; its session has not begun yet."""
     material = None if tls is None else LiveMaterial(tls, "zookeeper")
     return KazooZooKeeper(address, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_SESSION_MS, tls=material)

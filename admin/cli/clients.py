@@ -7,7 +7,7 @@ import typer
 from admin.cli.broker_documents import write_configs
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, talks_to_cluster
 from admin.cli.output import examples, say
-from admin.cli.quotas import DEFAULT, DeleteOption, QuotaOwner, alter_quotas, checked_name, quotas_of
+from admin.cli.quotas import DEFAULT, DeleteOption, QuotaTarget, alter_quotas, checked_name, quotas_of
 from cluster.cli.documents import Format, write_document
 from cluster.requests.configs import CLIENT_RESOURCE
 
@@ -71,6 +71,6 @@ def alter(
     alter_quotas(cluster, _owner(client), config, list(delete_config or ()), check, dry_run=dry_run)
 
 
-def _owner(client: str) -> QuotaOwner:
+def _owner(client: str) -> QuotaTarget:
     is_default = client == DEFAULT
-    return QuotaOwner(CLIENT_RESOURCE, "" if is_default else client, {"client": client}, is_default)
+    return QuotaTarget(CLIENT_RESOURCE, "" if is_default else client, {"client": client}, is_default)

@@ -19,7 +19,7 @@ DEFAULT = "default"
 DeleteOption = Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a quota. Repeatable.")]
 
 
-class QuotaOwner(Struct, frozen=True):
+class QuotaTarget(Struct, frozen=True):
     """Whose quotas these are: in requests by type and name, in documents by `fields`, in messages by `text`."""
 
     resource_type: int
@@ -41,7 +41,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-async def quotas_of(connected: AdminClient, owner: QuotaOwner) -> list[dict[str, Any]]:
+async def quotas_of(connected: AdminClient, owner: QuotaTarget) -> list[dict[str, Any]]:
     """The quotas as documents. Raises ApiError if they cannot be described."""
     described = await connected.describe_configs([ConfigResource(owner.resource_type, owner.resource_name)])
     (result,) = connected.results_for([owner.text], described.results)
@@ -55,7 +55,7 @@ async def quotas_of(connected: AdminClient, owner: QuotaOwner) -> list[dict[str,
 
 
 def alter_quotas(
-    cluster: Any, owner: QuotaOwner, config: list[str] | None, deleted: list[str], check: str, *, dry_run: bool
+    cluster: Any, owner: QuotaTarget, config: list[str] | None, deleted: list[str], check: str, *, dry_run: bool
 ) -> None:
     """Set and delete quotas, and write what is set then, or with `dry_run` what would change."""
     configs = parse_configs(config)

@@ -10,7 +10,7 @@ import typer
 from admin.cli.broker_documents import write_configs
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, talks_to_cluster
 from admin.cli.output import examples, say
-from admin.cli.quotas import DEFAULT, DeleteOption, QuotaOwner, alter_quotas, checked_name, quotas_of
+from admin.cli.quotas import DEFAULT, DeleteOption, QuotaTarget, alter_quotas, checked_name, quotas_of
 from admin.client import AdminClient
 from cluster.cli.documents import Format, write_document, write_table
 from cluster.model.errors import ApiError, ConfigError, ErrorCode
@@ -191,11 +191,11 @@ def alter(
     alter_quotas(cluster, _owner(user, client), config, list(delete_config or ()), check, dry_run=dry_run)
 
 
-def _owner(user: str, client: str | None) -> QuotaOwner:
+def _owner(user: str, client: str | None) -> QuotaTarget:
     name, fields = _in_path(user), {"user": user}
     if client is not None:
         name, fields = f"{name}/clients/{_in_path(client)}", {**fields, "client": client}
-    return QuotaOwner(USER_RESOURCE, name, fields, is_default=(user if client is None else client) == DEFAULT)
+    return QuotaTarget(USER_RESOURCE, name, fields, is_default=(user if client is None else client) == DEFAULT)
 
 
 def _in_path(name: str) -> str:

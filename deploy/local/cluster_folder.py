@@ -127,7 +127,7 @@ class ClusterFolder:
         self._write_certificate(client(CLIENT))
 
     def node_tls(self, member: Member) -> TlsSettings:
-        """What a node of a secured cluster shows and trusts. Raises StartupError."""
+        """The certificate that a node of a secured cluster shows, and what it trusts. Raises StartupError."""
         self._make_certificate(member)
         return TlsSettings(keystore_location=str(self._keystore(member)), truststore_location=str(self._authority))
 
