@@ -281,7 +281,7 @@ def _planned_settings(written: RehearsedZnode) -> Iterable[PlannedSetting]:
 
 
 def _quotas(overrides: Mapping[str, str]) -> dict[str, str]:
-    """What is shown of a user's configs: all but the credentials."""
+    """Select what is shown of a user's configs: all but the credentials."""
     return {key: value for key, value in overrides.items() if key in CLIENT_QUOTA_CHECKS}
 
 
