@@ -305,6 +305,12 @@ class AdminClient(ClusterConnection):
         """Plan what `update_features` would do; nothing is changed."""
         return await self.ask_controller(configs.PlanFeatureUpdatesRequest(tuple(updates)))
 
+    async def describe_user_scram_credentials(
+        self, names: Sequence[str] = ()
+    ) -> users.DescribeUserScramCredentialsResponse:
+        """Describe which SCRAM credentials these users have, or all that have any; the result has an item for each."""
+        return await self.ask_controller(users.DescribeUserScramCredentialsRequest(tuple(names)))
+
     async def alter_user_scram_credentials(
         self,
         upsertions: Sequence[users.ScramCredentialUpsertion] = (),

@@ -37,6 +37,7 @@ from cluster.tls.settings import TlsSettings
 if TYPE_CHECKING:
     from admin.kafka_brokers import KafkaBrokers
     from cluster.rpc.transport_security import ChannelSecurity
+    from cluster.tls.live import LiveMaterial
 
 _T = TypeVar("_T")
 _Response = TypeVar("_Response", bound=Struct)
@@ -80,11 +81,13 @@ class ClusterConnection:
         from cluster.rpc.client import RpcClient  # noqa: PLC0415 - gRPC loads slowly; the help of a command needs none.
 
         assert bootstrap, "a client needs an address to start from"
+        self._material = None if tls is None else _material(tls)
+        self._refreshing: asyncio.Task[None] | None = None
         self.rpc = RpcClient(
             connect_timeout_ms=_CONNECT_TIMEOUT_MS,
             connect_timeout_max_ms=_CONNECT_TIMEOUT_MS,
             client_id=client_id,
-            security=None if tls is None else _security(tls),
+            security=None if self._material is None else _security(self._material),
             sasl=sasl,
         )
         self.waiting = ClientWaits(on_wait)
@@ -98,9 +101,13 @@ class ClusterConnection:
         """The brokers, if they are of Apache Kafka; known after the first description of the cluster."""
 
     async def __aenter__(self) -> Self:
+        if self._material is not None:
+            self._refreshing = asyncio.create_task(_follow_files(self._material))
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._refreshing is not None:
+            self._refreshing.cancel()
         await self.rpc.close()
         if self.kafka is not None:
             self.kafka.close()
@@ -361,11 +368,22 @@ class ClusterConnection:
         return NoAnswerError(missing, "; ".join(filter(None, (last.reasons, self._search.advice))), last.cause)
 
 
-def _security(tls: TlsSettings) -> "ChannelSecurity":
-    from cluster.rpc.transport_security import ChannelSecurity  # noqa: PLC0415 - gRPC loads slowly.
-    from cluster.tls.live import LiveMaterial  # noqa: PLC0415 - so does cryptography.
+def _material(tls: TlsSettings) -> "LiveMaterial":
+    from cluster.tls.live import LiveMaterial  # noqa: PLC0415 - cryptography loads slowly.
 
-    return ChannelSecurity(LiveMaterial(tls, "client"))
+    return LiveMaterial(tls, "client")
+
+
+async def _follow_files(material: "LiveMaterial") -> None:
+    from cluster.tls.live import keep_fresh  # noqa: PLC0415 - as above.
+
+    await keep_fresh(lambda: (material,))
+
+
+def _security(material: "LiveMaterial") -> "ChannelSecurity":
+    from cluster.rpc.transport_security import ChannelSecurity  # noqa: PLC0415 - gRPC loads slowly.
+
+    return ChannelSecurity(material)
 
 
 def _changes_something(request: Any) -> bool:

@@ -12,21 +12,23 @@ import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
 from benchmarks.children import ProcessFailedError
-from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
+from benchmarks.embedded_zookeeper import EmbeddedZooKeeper, client_tls, connect_to, make_certificates
 from benchmarks.processes import ControllerProcess, StubProcesses, failover_phases
 from benchmarks.report import CaseRun, Report, Requests, describe_machine, print_table, summarise
 from benchmarks.stub_agents import Received
 from benchmarks.synthetic_cluster import PartitionInZooKeeper, Shape, populate, read_partitions
 from cluster.model.broker import BrokerId
+from cluster.tls.authority import node
+from cluster.tls.settings import AUTHORITY
 from cluster.znodes.paths import CONTROLLER, broker_path, topic_path
 from cluster.znodes.topics import encode_topic
-from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Create, Delete, Stat, ZooKeeper
 from deploy.local.zookeeper import ServerSettings
 
@@ -54,14 +56,16 @@ class DifferenceError(Exception):
     """An agent received something that differs from ZooKeeper. The message has a line per difference."""
 
 
-def run(partitions: int = 10_000, runs: int = 3, output_json: bool = False) -> int:
+def run(partitions: int = 10_000, runs: int = 3, output_json: bool = False, *, is_secured: bool = False) -> int:
     """Measure and print; returns 0, or 1 if an agent's table differed from ZooKeeper or a process failed.
+
+    `is_secured`: all connections to ZooKeeper have TLS, with certificates of both sides.
 
     Progress goes to stderr. Raises StartupError if ZooKeeper does not start.
     """
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
         try:
-            report = asyncio.run(measure(partitions, runs, Path(folder)))
+            report = asyncio.run(measure(partitions, runs, Path(folder), is_secured=is_secured))
         except asyncio.CancelledError:
             return 128 + signal.SIGTERM
         except (DifferenceError, ProcessFailedError, TimeoutError) as error:
@@ -74,7 +78,7 @@ def run(partitions: int = 10_000, runs: int = 3, output_json: bool = False) -> i
     return 0
 
 
-async def measure(partitions: int, runs: int, folder: Path) -> Report:
+async def measure(partitions: int, runs: int, folder: Path, *, is_secured: bool = False) -> Report:
     """Run every case `runs` times, each round with its own chroot, controller and agents."""
     topics = max(1, partitions // PARTITIONS_PER_TOPIC)
     shape = Shape(topics, min(partitions, PARTITIONS_PER_TOPIC), REPLICATION_FACTOR, BROKERS)
@@ -83,27 +87,35 @@ async def measure(partitions: int, runs: int, folder: Path) -> Report:
     assert program is not None, "coroutines run in tasks"
     # Child processes are ended in `finally` blocks, which a plain SIGTERM would skip.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, program.cancel)
-    with EmbeddedZooKeeper(folder / "zookeeper", settings=ZOOKEEPER) as server:
+    certificates = folder / "certificates" if is_secured else None
+    tls = None if certificates is None else make_certificates(certificates, CONTROLLER_ID)
+    with EmbeddedZooKeeper(folder / "zookeeper", settings=replace(ZOOKEEPER, tls=tls)) as server:
         for number in range(1, runs + 1):
             _say(f"round {number} of {runs}")
             directory = folder / f"round-{number}"
             directory.mkdir()
-            for name, case_run in (await measure_round(f"{server.address}/round-{number}", shape, directory)).items():
+            cases_of_round = await measure_round(f"{server.address}/round-{number}", shape, directory, certificates)
+            for name, case_run in cases_of_round.items():
                 found.setdefault(name, []).append(case_run)
     cases = tuple(summarise(name, shape.partitions, each) for name, each in found.items())
     return Report(describe_machine(), cases)
 
 
-async def measure_round(connect: str, shape: Shape, directory: Path) -> dict[str, CaseRun]:
+async def measure_round(
+    connect: str, shape: Shape, directory: Path, certificates: Path | None = None
+) -> dict[str, CaseRun]:
     """Run all cases once, on an empty chroot, in the order in which they depend on each other.
 
     Raises DifferenceError, TimeoutError if a case does not complete, and ProcessFailedError.
     """
-    zookeeper = KazooZooKeeper(connect, session_timeout_ms=30_000, connection_timeout_ms=30_000)
+    tls = None if certificates is None else client_tls(certificates)
+    zookeeper = connect_to(connect, tls)
     zookeeper.listen(lambda event: None)
-    controller = ControllerProcess(CONTROLLER_ID, connect, directory)
-    standby = ControllerProcess(STANDBY_ID, connect, directory)
-    stubs = StubProcesses(connect, shape.brokers, STUB_PROCESSES)
+    # Both have the certificate of the first one: to ZooKeeper all nodes are one identity.
+    settings = _zookeeper_tls(certificates)
+    controller = ControllerProcess(CONTROLLER_ID, connect, directory, settings)
+    standby = ControllerProcess(STANDBY_ID, connect, directory, settings)
+    stubs = StubProcesses(connect, shape.brokers, STUB_PROCESSES, certificates)
     try:
         await zookeeper.start_session()
         await populate(zookeeper, shape)
@@ -114,6 +126,17 @@ async def measure_round(connect: str, shape: Shape, directory: Path) -> dict[str
         standby.kill()
         await stubs.stop()
         await zookeeper.close()
+
+
+def _zookeeper_tls(certificates: Path | None) -> dict[str, Any]:
+    """The settings with which the controllers connect to ZooKeeper."""
+    if certificates is None:
+        return {}
+    return {
+        "zookeeper.ssl.client.enable": True,
+        "zookeeper.ssl.keystore.location": str(certificates / node("controller", CONTROLLER_ID).file),
+        "zookeeper.ssl.truststore.location": str(certificates / AUTHORITY),
+    }
 
 
 class Round:

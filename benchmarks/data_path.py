@@ -29,6 +29,8 @@ from cluster.process.local_cluster import BROKER
 from cluster.requests.data import FetchPartition, FetchRequest, MetadataRequest, ProducePartition, ProduceRequest
 from cluster.requests.topics import NewTopic
 from cluster.rpc.client import RpcClient
+from cluster.rpc.transport_security import ChannelSecurity
+from cluster.tls.live import LiveMaterial
 from deploy.local.cluster import LocalCluster
 
 CASES = ("latency", "throughput", "idle")
@@ -65,7 +67,8 @@ class Clients:
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
-        self.rpc = RpcClient()
+        tls = cluster.client_tls
+        self.rpc = RpcClient(security=None if tls is None else ChannelSecurity(LiveMaterial(tls, "client")))
         self._address_of = {member.id: member.address for member in cluster.members(BROKER)}
 
     async def leaders(self, topic: str) -> dict[int, str]:
@@ -166,7 +169,7 @@ async def measure(cluster: LocalCluster, plan: Plan) -> Results:
     clients, mark = Clients(cluster), f"{time.time_ns() // 1_000_000 % 10_000_000}"
     results: Results = {}
     try:
-        async with AdminClient(cluster.bootstrap) as admin:
+        async with AdminClient(cluster.bootstrap, tls=cluster.client_tls) as admin:
             bench = _Bench(clients, admin, mark, results)
             await bench.create("one", 1)
             if "latency" in plan.cases:

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Self
 
 from cluster.model.errors import StartupError
-from deploy.local.zookeeper import ServerSettings, is_serving, log_tail, prepare
+from cluster.tls.authority import client, node, write_certificates, zookeeper
+from cluster.tls.live import LiveMaterial
+from cluster.tls.settings import AUTHORITY, TlsSettings
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from deploy.local.zookeeper import ServerSettings, ServerTls, is_serving, log_tail, prepare
+
+_CLIENT = "bench"
+_SESSION_MS = 30_000
 
 
 class EmbeddedZooKeeper:
@@ -99,3 +106,22 @@ class EmbeddedZooKeeper:
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "not running"
         return self._process
+
+
+def make_certificates(folder: Path, controller: int) -> ServerTls:
+    """Write certificates of a server, of a controller and of `client_tls`; returns what the server is started with."""
+    server = zookeeper(["127.0.0.1"])
+    write_certificates(folder, [server, node("controller", controller), client(_CLIENT)], days=1)
+    return ServerTls(folder / server.file, folder / AUTHORITY)
+
+
+def client_tls(folder: Path) -> TlsSettings:
+    """The certificate that a client of a server with such certificates shows, and what it trusts."""
+    own = folder / client(_CLIENT).file
+    return TlsSettings(keystore_location=str(own), truststore_location=str(folder / AUTHORITY))
+
+
+def connect_to(address: str, tls: TlsSettings | None = None) -> KazooZooKeeper:
+    """Make a client of a server, under TLS if it is given; its session has not begun yet."""
+    material = None if tls is None else LiveMaterial(tls, "zookeeper")
+    return KazooZooKeeper(address, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_SESSION_MS, tls=material)

@@ -109,14 +109,19 @@ def failover_phases(metrics: Mapping[str, float]) -> dict[str, float]:
 class StubProcesses:
     """Stub agents, spread over several processes so that they do not share one interpreter."""
 
-    def __init__(self, zookeeper: str, brokers: Sequence[BrokerId], processes: int) -> None:
-        self._zookeeper, self._brokers, self._count = zookeeper, brokers, processes
+    def __init__(
+        self, zookeeper: str, brokers: Sequence[BrokerId], processes: int, certificates: Path | None = None
+    ) -> None:
+        """`certificates`: the folder of those with which they connect to ZooKeeper; None: they do without TLS."""
+        self._arguments = ["--zookeeper", zookeeper]
+        self._arguments += [] if certificates is None else ["--certificates", str(certificates)]
+        self._brokers, self._count = brokers, processes
         self._processes: list[Child] = []
 
     async def start(self) -> None:
         """Start; returns once all agents are registered."""
         for _ in range(self._count):
-            self._processes.append(await Child.start("benchmarks.stub_agents", "--zookeeper", self._zookeeper))
+            self._processes.append(await Child.start("benchmarks.stub_agents", *self._arguments))
         for broker in self._brokers:
             await self.register(broker)
 

@@ -2,27 +2,29 @@
 
 A stub parses every request and keeps it before it responds, as an agent that hosts nothing would; the table is built
 from the requests only when it is read, so that the controller has the machine's cores during the measurement. `python
--m benchmarks.stub_agents --zookeeper HOST:PORT/CHROOT` reads commands as JSON lines from stdin and responds to each
-with a line on stdout.
+-m benchmarks.stub_agents --zookeeper HOST:PORT/CHROOT [--certificates FOLDER]` reads commands as JSON lines from stdin
+and responds to each with a line on stdout.
 """
 
 import argparse
 import asyncio
 import time
+from pathlib import Path
 from typing import Any, Literal
 
 import grpc
 from msgspec import Struct
 
 from benchmarks.children import answer_commands
+from benchmarks.embedded_zookeeper import client_tls, connect_to
 from benchmarks.partition_table import Message, PartitionTable
 from benchmarks.synthetic_cluster import read_partitions
 from cluster.model.broker import Broker, BrokerEpoch, BrokerId, Endpoint
 from cluster.model.errors import ErrorCode
 from cluster.rpc.channels import MESSAGE_BYTES_MAX, server_options
+from cluster.tls.settings import TlsSettings
 from cluster.znodes.paths import BROKERS_IDS, broker_path
 from cluster.znodes.registrations import encode_broker
-from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Create
 from klamm.v1 import control_pb2 as pb
 
@@ -52,10 +54,10 @@ class Received(Struct, frozen=True):
 class StubAgent:
     """One registered broker that responds NONE to every request of the controller."""
 
-    def __init__(self, broker: BrokerId, zookeeper: str) -> None:
+    def __init__(self, broker: BrokerId, zookeeper: str, tls: TlsSettings | None = None) -> None:
         self._broker = broker
         self._server = grpc.aio.server(options=server_options(MESSAGE_BYTES_MAX))
-        self._client = KazooZooKeeper(zookeeper, session_timeout_ms=30_000, connection_timeout_ms=30_000)
+        self._client = connect_to(zookeeper, tls)
         self._client.listen(lambda event: None)
         self._table = PartitionTable(broker, BrokerEpoch(-1))
         self._unapplied: list[tuple[Message, float]] = []
@@ -131,14 +133,14 @@ def _count_partitions(message: Message) -> int:
 class StubProcess:
     """The agents of this process, and the handler of commands."""
 
-    def __init__(self, zookeeper: str) -> None:
-        self._zookeeper = zookeeper
+    def __init__(self, zookeeper: str, tls: TlsSettings | None) -> None:
+        self._zookeeper, self._tls = zookeeper, tls
         self._agents: dict[BrokerId, StubAgent] = {}
 
     async def answer(self, command: Command) -> Any:
         match command.do:
             case "register":
-                agent = self._agents[command.broker] = StubAgent(command.broker, self._zookeeper)
+                agent = self._agents[command.broker] = StubAgent(command.broker, self._zookeeper, self._tls)
                 await agent.register()
                 return None
             case "drop":
@@ -162,11 +164,13 @@ class StubProcess:
         return latest
 
 
-async def serve(zookeeper: str) -> None:
-    await answer_commands(Command, StubProcess(zookeeper).answer)
+async def serve(zookeeper: str, tls: TlsSettings | None) -> None:
+    await answer_commands(Command, StubProcess(zookeeper, tls).answer)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--zookeeper", required=True)
-    asyncio.run(serve(parser.parse_args().zookeeper))
+    parser.add_argument("--certificates", type=Path, help="a folder with those of `client_tls`")
+    arguments = parser.parse_args()
+    asyncio.run(serve(arguments.zookeeper, arguments.certificates and client_tls(arguments.certificates)))

@@ -11,7 +11,7 @@ from cluster.requests import acls, agents, configs, reassignments, topics
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
 from cluster.requests.recovery import PlanClusterRecoveryRequest, RecoverClusterRequest
-from cluster.requests.users import AlterUserScramCredentialsRequest
+from cluster.requests.users import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
 from cluster.rpc.apis import ApiKind, Request
 from controller import dry_runs
 from controller.active_controller import ActiveController
@@ -23,7 +23,10 @@ from controller.handlers.brokers.producer_ids import allocate_producer_ids
 from controller.handlers.configs.access_lists import create_acls, delete_acls, describe_acls
 from controller.handlers.configs.features import describe_features, update_features
 from controller.handlers.configs.requests import alter_configs, describe_configs
-from controller.handlers.configs.user_credentials import alter_user_scram_credentials
+from controller.handlers.configs.user_credentials import (
+    alter_user_scram_credentials,
+    describe_user_scram_credentials,
+)
 from controller.handlers.partitions.elections import elect_leaders, wait_for_delivery
 from controller.handlers.partitions.isr_changes import alter_partition, complete_moves
 from controller.handlers.queries import (
@@ -150,7 +153,7 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ControllerApi(acls.DescribeAclsRequest, ApiKind.QUERY, describe_acls),
     _mutation(acls.DeleteAclsRequest, delete_acls),
     ControllerApi(DescribeFindingsRequest, ApiKind.QUERY, describe_findings),
-    # Of Kafka's clients only: klamm's agents authenticate nobody by passwords.
+    ControllerApi(DescribeUserScramCredentialsRequest, ApiKind.QUERY, describe_user_scram_credentials),
     _mutation(AlterUserScramCredentialsRequest, alter_user_scram_credentials),
     # Asked by the process itself, which completes the answer or answers alone: see `controller.node`.
     ControllerApi(DescribeClusterRequest, ApiKind.QUERY, describe_cluster),

@@ -14,6 +14,7 @@ from cluster.model.broker import BrokerEpoch, BrokerId, ControllerId, Registered
 from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.model.state_machines import PartitionState, ReplicaState
 from cluster.requests.agents import ReportedDamage
+from cluster.security.acls import AccessRule, Pattern
 from cluster.znodes.left_replicas import LeftReplicas
 from controller.decisions.brokers.known_damage import AwaitedReport
 
@@ -301,6 +302,14 @@ class MinInsyncReplicasAltered(Struct, frozen=True):
     values: Mapping[str, int]
 
 
+class AccessRulesChanged(Struct, frozen=True):
+    """The access control list of one resource pattern was written by a request: the rules that it gained and lost."""
+
+    pattern: Pattern
+    added: frozenset[AccessRule]
+    removed: frozenset[AccessRule]
+
+
 # Which parts of the context take which kinds: the `apply` of each part has a case for each kind of its union.
 
 Registrations = BrokersJoined | BrokersBounced | BrokersDied
@@ -327,7 +336,7 @@ BrokersChange = (
 )
 TopicsChange = TopicsListed | TopicIdRead | AssignmentsSet | ReassignmentsStarted | DeletionsQueued | TopicsRemoved
 DeletionsChange = DeletionStages | LeftBehind | BrokersJoined | TopicsRemoved
-RecordedOnly = TopicsCreated | ControllerActivated | ControllerResigned | MinInsyncReplicasAltered
+RecordedOnly = TopicsCreated | ControllerActivated | ControllerResigned | MinInsyncReplicasAltered | AccessRulesChanged
 """Those that do not change the context."""
 
 Change = (

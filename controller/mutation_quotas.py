@@ -1,10 +1,10 @@
-"""Quotas of changes by the controller: how many partitions a second a client may have created and deleted.
+"""Quotas of changes by the controller: how many partitions a second a user or client may have created and deleted.
 
-Partitions are tokens of a bucket for each client id. While there are any, a request is carried out however large it is,
-and may leave fewer than none. Then topics of a client that knows the error are refused with
-THROTTLING_QUOTA_EXCEEDED (strict); those of an older one are created and deleted all the same, and it is not heard
-until there are tokens again (permissive). Source: Kafka ControllerMutationQuotaManager, StrictControllerMutationQuota,
-PermissiveControllerMutationQuota; KIP-599.
+Partitions are tokens of a bucket for each user, client id, or both, as the quota is set. While there are any, a request
+is carried out however large it is, and may leave fewer than none. Then topics of a client that knows the error are
+refused with THROTTLING_QUOTA_EXCEEDED (strict); those of an older one are created and deleted all the same, and it is
+not heard until there are tokens again (permissive). Source: Kafka ControllerMutationQuotaManager,
+StrictControllerMutationQuota, PermissiveControllerMutationQuota; KIP-599.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from cluster.config.client_quotas import CONTROLLER_MUTATION_RATE, ClientQuotaConfigs
+from cluster.config.client_quotas import CONTROLLER_MUTATION_RATE, ClientQuotaConfigs, Quota, QuotaOwner
 from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics, Samples
 from cluster.model.errors import ApiError, ErrorCode
@@ -22,9 +22,9 @@ from cluster.model.token_bucket import TokenBucket
 from cluster.requests.context import RequestContext
 
 _KNOWN_MAX: Final = 10_000
-"""Client ids whose tokens are kept; of more the one that was quiet for longest is forgotten."""
+"""Owners whose tokens are kept; of more the one that was quiet for longest is forgotten."""
 _SHOWN_MAX: Final = 200
-"""Client ids that metrics show: those that changed something last. Every one of them is a time series."""
+"""Owners that metrics show: those that changed something last. Every one of them is a time series."""
 
 
 class MutationQuota:
@@ -60,17 +60,17 @@ class _Usage:
 
 
 class _LimitedMutationQuota(MutationQuota):
-    def __init__(self, usage: _Usage, rate: float, client_id: str, *, is_strict: bool) -> None:
-        self._usage, self._rate, self._client_id, self._is_strict = usage, rate, client_id, is_strict
+    def __init__(self, usage: _Usage, quota: Quota, *, is_strict: bool) -> None:
+        self._usage, self._quota, self._is_strict = usage, quota, is_strict
 
     def record(self, partitions: int) -> None:
         now_s = asyncio.get_running_loop().time()
-        usage, rate = self._usage, self._rate
+        usage, rate = self._usage, self._quota.rate
         if self._is_strict and (wait_s := usage.note(rate, now_s)) > 0:
             self.throttled_until = now_s + wait_s
             raise ApiError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"client {self._client_id!r} may create and delete {rate:g} partitions per second "
+                f"{self._quota.owner} may create and delete {rate:g} partitions per second "
                 f"({CONTROLLER_MUTATION_RATE}), and these are used up; try again in {wait_s:.1f} s",
                 field=CONTROLLER_MUTATION_RATE,
                 value=f"{rate:g}",
@@ -89,29 +89,31 @@ class MutationQuotas:
         self._samples = settings.controller_quota_window_num
         self._sample_s = settings.controller_quota_window_size_seconds
         self.configs = ClientQuotaConfigs((CONTROLLER_MUTATION_RATE,))
-        self._used: dict[str, _Usage] = {}
-        """By client id, the last used last."""
+        self._used: dict[QuotaOwner, _Usage] = {}
+        """By those whose use counts together, the last used last."""
         for name, field in (("mutation-rate", "per_second"), ("throttle-time", "throttle_ms"), ("tokens", "tokens")):
             metrics.readings("kafka.server", "ControllerMutation", name, partial(self._read, field))
 
     def of(self, asked_by: RequestContext | None) -> MutationQuota:
         """The quota for a request of this call; without a call there is none."""
-        rate = None if asked_by is None else self.configs.quota(CONTROLLER_MUTATION_RATE, asked_by.client_id)
-        if asked_by is None or rate is None:
+        if asked_by is None:
             return MutationQuota()
-        usage = self._usage(asked_by.client_id)
-        return _LimitedMutationQuota(usage, rate, asked_by.client_id, is_strict=asked_by.knows_quota_error)
+        user = asked_by.identity.principal.name
+        quota = self.configs.quota(CONTROLLER_MUTATION_RATE, user, asked_by.client_id)
+        if quota is None:
+            return MutationQuota()
+        return _LimitedMutationQuota(self._usage(quota.owner), quota, is_strict=asked_by.knows_quota_error)
 
-    def _usage(self, client_id: str) -> _Usage:
-        usage = self._used.pop(client_id, None) or _Usage(self._samples, self._sample_s)
+    def _usage(self, owner: QuotaOwner) -> _Usage:
+        usage = self._used.pop(owner, None) or _Usage(self._samples, self._sample_s)
         if len(self._used) >= _KNOWN_MAX:
             del self._used[next(iter(self._used))]
-        self._used[client_id] = usage
+        self._used[owner] = usage
         return usage
 
     def _read(self, field: str) -> Samples:
-        shown: Iterable[str] = islice(reversed(tuple(self._used)), _SHOWN_MAX)
-        for client_id in shown:
-            usage = self._used.get(client_id)
+        shown: Iterable[QuotaOwner] = islice(reversed(tuple(self._used)), _SHOWN_MAX)
+        for owner in shown:
+            usage = self._used.get(owner)
             if usage is not None:
-                yield {"client-id": client_id}, getattr(usage, field)
+                yield {"user": owner.user, "client-id": owner.client_id}, getattr(usage, field)

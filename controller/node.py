@@ -146,7 +146,7 @@ class ControllerNode:
             kind = type(request).__name__
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
         handler = partial(self._ask, api, context) if isinstance(api, ControllerApi) else api.handler
-        sender = Sender(context.client_id, context.peer)
+        sender = Sender(context.identity.principal.name, context.client_id, context.peer)
         if self._muted and api.kind is not ApiKind.INTER_NODE:
             await self._muted.wait_for_turn(sender)
         try:

@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 from urllib.parse import unquote
 
 from cluster.aio.clock import WallClock
-from cluster.config.client_quotas import ClientQuotaConfigs
+from cluster.config.client_quotas import CLIENT_QUOTA_CHECKS, ClientQuotaConfigs
 from cluster.config.scram_users import ScramUsers
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, BrokerId
@@ -21,7 +21,7 @@ from cluster.model.errors import ErrorCode, MalformedZnodeError
 from cluster.model.partition import TopicPartition
 from cluster.process.diagnostics import silenced
 from cluster.process.log_level import LogLevel
-from cluster.requests.configs import BROKER_RESOURCE, CLIENT_RESOURCE, TOPIC_RESOURCE
+from cluster.requests.configs import BROKER_RESOURCE, CLIENT_RESOURCE, TOPIC_RESOURCE, USER_RESOURCE
 from cluster.requests.control import ControlRequest, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from cluster.requests.plans import Plan, PlannedChange, PlannedSetting
 from cluster.znodes import paths
@@ -44,7 +44,12 @@ from controller.watched_znodes import event_of_watch
 from state_log.record import StateChange
 
 _T = TypeVar("_T")
-_RESOURCE_TYPES: Final = {"topics": TOPIC_RESOURCE, "brokers": BROKER_RESOURCE, "clients": CLIENT_RESOURCE}
+_RESOURCE_TYPES: Final = {
+    "topics": TOPIC_RESOURCE,
+    "brokers": BROKER_RESOURCE,
+    "clients": CLIENT_RESOURCE,
+    "users": USER_RESOURCE,
+}
 
 
 class Original(Protocol):
@@ -267,9 +272,17 @@ def _planned_settings(written: RehearsedZnode) -> Iterable[PlannedSetting]:
     before, after = _overrides(written.path, written.before), _overrides(written.path, written.after)
     # Names of clients may have characters that those of znodes have not.
     name = "" if entity.name == DEFAULT_ENTITY else unquote(entity.name)
+    if entity.type == "users":
+        name = entity.name
+        before, after = _quotas(before), _quotas(after)
     for key in sorted({*before, *after}):
         if before.get(key) != after.get(key):
             yield PlannedSetting(_RESOURCE_TYPES[entity.type], name, key, before.get(key), after.get(key))
+
+
+def _quotas(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Select what is shown of a user's configs: all but the credentials."""
+    return {key: value for key, value in overrides.items() if key in CLIENT_QUOTA_CHECKS}
 
 
 def _overrides(path: str, znode: Znode | None) -> dict[str, str]:

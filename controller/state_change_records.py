@@ -10,6 +10,7 @@ from cluster.model.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, Controlle
 from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.model.state_machines import PartitionState
 from cluster.requests.context import RequestContext
+from cluster.security.acls import EVERY_NAME, PatternType, ResourceType
 from controller import changes
 from controller.context.controller_context import ControllerContext
 from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as
@@ -193,6 +194,18 @@ def _replicas_moved(change: changes.ReplicasMoved, _: ControllerContext, record:
     ]
 
 
+def _access_rules(change: changes.AccessRulesChanged, _: ControllerContext, record: _Record) -> list[StateChange]:
+    """A record for each rule; of a list about one topic it is also one of that topic."""
+    pattern = change.pattern
+    is_of_topic = pattern.resource_type is ResourceType.TOPIC and pattern.type is PatternType.LITERAL
+    topic = pattern.name if is_of_topic and pattern.name != EVERY_NAME else None
+    return [
+        record(Kind.ACCESS_RULE, topic, to_state=to_state, resource=str(pattern), reason=str(rule))
+        for to_state, rules in (("removed", change.removed), ("added", change.added))
+        for rule in sorted(rules)
+    ]
+
+
 def _activated(change: changes.ControllerActivated, context: ControllerContext, record: _Record) -> list[StateChange]:
     """The active controller and, per topic, the state of each partition, as initial states for an audit."""
     assignments = sorted(context.topics.assignments.items())
@@ -258,6 +271,7 @@ _RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[S
     changes.MinInsyncReplicasAltered: lambda change, _, record: [
         record(Kind.CONFIG, topic, min_insync_replicas=value) for topic, value in change.values.items()
     ],
+    changes.AccessRulesChanged: _access_rules,
     changes.ControllerResigned: lambda change, _, record: [
         record(Kind.CONTROLLER, broker=change.controller, to_state="resigned")
     ],

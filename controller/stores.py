@@ -38,6 +38,9 @@ class ConfigStore:
 
     async def write(self, configs: Mapping[ConfigEntity, StoredConfig]) -> dict[ConfigEntity, Outcome]:
         """Write each config and its change notification in one transaction; Conflict if the znode has changed."""
+        parents = {path for entity, config in configs.items() if config.version is None for path in entity.parents}
+        for path in sorted(parents):
+            await create_where_missing(self._zookeeper, path)
         units: list[tuple[Op, Op]] = []
         for entity, config in configs.items():
             body = encode_config(config.overrides)

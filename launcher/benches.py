@@ -32,12 +32,16 @@ def bench() -> None:
     epilog=examples(
         "klamm bench control-plane",
         "klamm bench control-plane --partitions 2000 --runs 1 -o json",
+        "klamm bench control-plane --secure",
         exit_codes="0 measured; 1 a wrong result; 2 wrong usage.",
     ),
 )
 def control_plane(
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of the cluster, 50 per topic.")] = 10_000,
     runs: Annotated[int, typer.Option(min=1, help="Number of rounds; the median is reported.")] = 3,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="Connect to ZooKeeper under TLS, with certificates.")
+    ] = False,
     form: Annotated[Format, typer.Option("-o", "--format", help="table or json.")] = Format.TABLE,
 ) -> None:
     """Measure controller failover, the failure of a broker, and the creation of a large topic.
@@ -48,7 +52,7 @@ def control_plane(
     require_clone("benchmarks", "./klamm bench")
     from benchmarks.control_plane import run
 
-    sys.exit(run(partitions, runs, _is_json(form)))
+    sys.exit(run(partitions, runs, _is_json(form), is_secured=secure))
 
 
 class Case(StrEnum):
@@ -70,11 +74,13 @@ class Compression(StrEnum):
     epilog=examples(
         "klamm bench data-path",
         "klamm bench data-path --case throughput --compression lz4 -o json",
+        "klamm bench data-path --secure --case latency --case throughput",
         "klamm bench data-path --data /tmp/klamm --case idle --partitions 5000",
         exit_codes="0 measured; 1 the cluster did not start or answer; 2 wrong usage.",
     ),
 )
 def data_path(
+    *,
     case: Annotated[list[Case] | None, typer.Option(help="What to measure. Repeatable. Default: all.")] = None,
     compression: Annotated[
         Compression, typer.Option(help="Compression of the batches of 'throughput'.")
@@ -83,6 +89,7 @@ def data_path(
     data: Annotated[
         Path | None, typer.Option(help="Folder of a running cluster of 'klamm up'. Default: start one.")
     ] = None,
+    secure: Annotated[bool, typer.Option("--secure", help="Start one with TLS at every port, and rights.")] = False,
     form: Annotated[Format, typer.Option("-o", "--format", help="table or json.")] = Format.TABLE,
 ) -> None:
     """Measure produce, consume, and what idle partitions cost, on three brokers.
@@ -96,7 +103,9 @@ def data_path(
 
     output_json = _is_json(form)
     plan = Plan(tuple(case) if case else CASES, CompressionCodec[compression.name], partitions)
-    with _cluster(data) as cluster:
+    if secure and data is not None:
+        raise typer.BadParameter("--secure is for a cluster that this command starts; leave out --data")
+    with _cluster(data, is_secured=secure) as cluster:
         run(cluster, plan, output_json)
 
 
@@ -144,13 +153,13 @@ def cluster_cases(
 
 
 @contextmanager
-def _cluster(data: Path | None, controllers: int = 1) -> Iterator[LocalCluster]:
+def _cluster(data: Path | None, controllers: int = 1, *, is_secured: bool = False) -> Iterator[LocalCluster]:
     """The running cluster of a folder, or a new one for as long as the block."""
     if data is not None:
         yield LocalCluster.open(data)
         return
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
-        cluster = LocalCluster.create_or_open(Path(folder), controllers=controllers, brokers=3)
+        cluster = LocalCluster.create_or_open(Path(folder), controllers=controllers, brokers=3, is_secured=is_secured)
         say("starting a cluster …")
         try:
             cluster.start_all()

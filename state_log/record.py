@@ -75,6 +75,8 @@ class Kind(StrEnum):
     """An agent registered (to_state `registered`) or lost its registration (`expired`); `reason` has the epoch."""
     CONFIG = "config"
     """A setting of a topic changed that invariants depend on: `min_insync_replicas`."""
+    ACCESS_RULE = "access_rule"
+    """A rule of an access control list was `added` to or `removed` from a `resource`; `reason` has the rule."""
     DELETION = "deletion"
     """The deletion of a topic: to_state `started` when its replicas are first told to go, `completed` when all are."""
     WITNESS = "witness"
@@ -183,6 +185,7 @@ class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
     partitions: tuple[LoadedPartition, ...] | None = None
     moves: tuple[LoadedMove, ...] | None = None
     inputs: DecisionInputs | None = None
+    resource: _Text | None = None
     reason: _Text | None = None
     request_id: _Text | None = None
     principal: _Text | None = None

@@ -147,6 +147,8 @@ def _other_change(record: LoggedStateChange) -> str:
         case Kind.DIRECTORY_MOVE:
             moves = _MOVES.get(record.to_state or "", "moves")
             return f"broker {record.broker} {moves} its replica to another log directory"
+        case Kind.ACCESS_RULE:
+            return f"access rule {record.to_state}"
         case Kind.CONFIG:
             return f"min.insync.replicas is {record.min_insync_replicas}"
         case _:

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from cluster.cli.documents import write_table
 from cluster.requests.plans import DescribedPartition, Plan
 
-_RESOURCES: Final = {2: "topic", 4: "broker", 64: "client"}
+_RESOURCES: Final = {2: "topic", 4: "broker", 64: "client", 65: "user"}
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:

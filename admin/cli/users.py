@@ -1,25 +1,56 @@
-"""`klamm users`: who may authenticate with a password (SCRAM)."""
+"""`klamm users`: who may authenticate with a password (SCRAM), and what users may produce, consume and change."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import Cluster, talks_to_cluster
+from admin.cli.broker_documents import write_configs
+from admin.cli.options import Cluster, ConfigOption, DryRunOption, talks_to_cluster
 from admin.cli.output import examples, say
+from admin.cli.quotas import DEFAULT, DeleteOption, QuotaTarget, alter_quotas, checked_name, quotas_of
 from admin.client import AdminClient
-from cluster.cli.documents import Format, write_document
+from cluster.cli.documents import Format, write_document, write_table
 from cluster.model.errors import ApiError, ConfigError, ErrorCode
-from cluster.requests.users import ScramCredentialDeletion, ScramCredentialUpsertion, ScramMechanism
+from cluster.requests.configs import USER_RESOURCE
+from cluster.requests.users import (
+    DescribeUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+    ScramMechanism,
+)
 from cluster.sasl.mechanisms import SCRAM, SCRAM_SHA_512
 from cluster.tls.guarded_files import read_guarded
+from cluster.znodes.configs import DEFAULT_ENTITY, entity_name
 
-app = typer.Typer(no_args_is_help=True, help="Set and remove the passwords with which users authenticate (SCRAM).")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Set and remove the passwords with which users authenticate (SCRAM), and limit what they do.",
+)
 _PASSWORD_FILE = "--password-file"  # noqa: S105 - the name of an option.
 _NUMBERS = {mechanism.key: mechanism for mechanism in ScramMechanism}
 
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The name of the user.", show_default=False)]
+
+QuotaArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="USER|default",
+        help="A user, or 'default' for all that have no quota.",
+        callback=checked_name,
+        show_default=False,
+    ),
+]
+ClientOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CLIENT|default",
+        help="Of this user with this client id, or 'default' for any that has no quota.",
+        callback=lambda value: None if value is None else checked_name(value),
+    ),
+]
 
 
 def _mechanism(value: str) -> str:
@@ -77,6 +108,111 @@ def remove(user: UserArgument, *, mechanism: MechanismOption = SCRAM_SHA_512, cl
     deletion = ScramCredentialDeletion(user, _NUMBERS[mechanism])
     cluster.ask(lambda connected: _alter(connected, user, [], [deletion]))
     _write(cluster, {"user": user, "mechanism": mechanism}, f"password of user {user} removed")
+
+
+@app.command("list", epilog=examples("klamm users list", "klamm users list -o json"))
+@talks_to_cluster()
+def list_users(*, cluster: Cluster) -> None:
+    """List the users with a password, each with its mechanisms.
+
+    Users of certificates and tokens are not stored anywhere.
+    """
+    results = cluster.ask(lambda connected: connected.describe_user_scram_credentials()).results
+    users = [_document(result) for result in results]
+    if cluster.form is not Format.TABLE:
+        write_document({"users": users}, cluster.form)
+    elif users:
+        write_table(("user", "mechanisms"), [(user["user"], _mechanisms(user)) for user in users])
+    else:
+        say("no user has a password; 'klamm users set' gives one")
+
+
+@app.command(epilog=examples("klamm users describe ann", "klamm users describe ann --client app -o json"))
+@talks_to_cluster()
+def describe(user: QuotaArgument, *, client: ClientOption = None, cluster: Cluster) -> None:
+    """Show the mechanisms for which a user has a password, and its quotas.
+
+    The quotas are those set for exactly this user, or with --client for this
+    user with this client id. The first of them counts that is set for: user
+    with client id, user, client id, each before its default.
+    """
+    owner = _owner(user, client)
+
+    async def main(connected: AdminClient) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        if user == DEFAULT:
+            return {"mechanisms": []}, await quotas_of(connected, owner)
+        response = await connected.describe_user_scram_credentials([user])
+        (result,) = connected.results_for([f"user {user}"], response.results)
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.RESOURCE_NOT_FOUND):
+            raise ApiError(result.error_code, result.error_message or "refused", field="user", value=user)
+        return _document(result), await quotas_of(connected, owner)
+
+    found, quotas = cluster.ask(main)
+    if cluster.form is not Format.TABLE:
+        write_document({**owner.fields, "mechanisms": found["mechanisms"], "configs": quotas}, cluster.form)
+        return
+    if found["mechanisms"]:
+        write_table(("mechanism", "iterations"), [(m["mechanism"], m["iterations"]) for m in found["mechanisms"]])
+    elif user != DEFAULT:
+        say(f"user {user} has no password here")
+    if quotas:
+        write_configs(quotas)
+    else:
+        say(f"{owner.text} has no quota")
+
+
+@app.command(
+    epilog=examples(
+        "klamm users alter ann --config producer_byte_rate=5000000",
+        "klamm users alter CN=app,O=example --client reports --config consumer_byte_rate=5000000",
+        "klamm users alter default --config request_percentage=50",
+        "klamm users alter ann --delete-config producer_byte_rate --dry-run",
+    )
+)
+@talks_to_cluster()
+def alter(
+    user: QuotaArgument,
+    *,
+    client: ClientOption = None,
+    config: ConfigOption = None,
+    delete_config: DeleteOption = None,
+    dry_run: DryRunOption = False,
+    cluster: Cluster,
+) -> None:
+    """Set the quotas of a user, or of a user with a client id.
+
+    The user is who has authenticated, by its principal without 'User:'; who
+    has not is ANONYMOUS. The keys are those of 'klamm clients alter'. Of a
+    key, the first counts that is set for: user with client id, user, client
+    id, each before its default. All clients of a user share the user's.
+    """
+    suffix = "" if client is None else f" --client {shlex.quote(client)}"
+    check = f"klamm users describe {shlex.quote(user)}{suffix}"
+    alter_quotas(cluster, _owner(user, client), config, list(delete_config or ()), check, dry_run=dry_run)
+
+
+def _owner(user: str, client: str | None) -> QuotaTarget:
+    name, fields = _in_path(user), {"user": user}
+    if client is not None:
+        name, fields = f"{name}/clients/{_in_path(client)}", {**fields, "client": client}
+    return QuotaTarget(USER_RESOURCE, name, fields, is_default=(user if client is None else client) == DEFAULT)
+
+
+def _in_path(name: str) -> str:
+    return DEFAULT_ENTITY if name == DEFAULT else entity_name(name)
+
+
+def _document(result: DescribeUserScramCredentialsResult) -> dict[str, Any]:
+    known = {mechanism.value: mechanism.key for mechanism in ScramMechanism}
+    mechanisms = [
+        {"mechanism": known.get(info.mechanism, str(info.mechanism)), "iterations": info.iterations}
+        for info in result.credential_infos
+    ]
+    return {"user": result.user, "mechanisms": mechanisms, "error": result.error_message}
+
+
+def _mechanisms(user: dict[str, Any]) -> str:
+    return user["error"] or ", ".join(m["mechanism"] for m in user["mechanisms"])
 
 
 def _read_password(file: Path | None) -> str:

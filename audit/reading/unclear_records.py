@@ -20,6 +20,7 @@ _STATES: Final[Mapping[str, frozenset[str]]] = {
     Kind.ROLE: frozenset({"leader", "follower", "stopped", "deleted", "offline"}),
     Kind.DIRECTORY_MOVE: frozenset({"started", "completed", "abandoned"}),
     Kind.REGISTRATION: frozenset({"registered", "expired"}),
+    Kind.ACCESS_RULE: frozenset({"added", "removed"}),
     Kind.DELETION: frozenset({"started", "completed"}),
 }
 """States by kind. For other kinds the state is absent, or a rule checks it."""

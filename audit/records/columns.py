@@ -44,6 +44,7 @@ _OWN_FIELDS: Final[dict[str, pyarrow.DataType]] = {
     "replicas": _BROKERS,
     "adding_replicas": _BROKERS,
     "removing_replicas": _BROKERS,
+    "resource": _TEXT,
     "reason": _TEXT,
     "request_id": _TEXT,
     "principal": _TEXT,

@@ -1,5 +1,5 @@
 """Quotas of clients: how many bytes a second they may produce and consume, and how much of a thread their requests may
-take, by their client id.
+take, by user, client id, or both.
 
 A client over its quota is answered at once with the time for which it is throttled. Nothing that it sends on the same
 connection is handled before this time is over, and then in the order of its arrival. Clients without a quota cost
@@ -21,6 +21,8 @@ from cluster.config.client_quotas import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     ClientQuotaConfigs,
+    Quota,
+    QuotaOwner,
 )
 from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics, Samples
@@ -31,9 +33,9 @@ from cluster.requests.data import FetchRequest, FetchResponse, ProduceRequest
 from cluster.rpc.muted_senders import MutedSenders, Sender
 
 _KNOWN_MAX: Final = 10_000
-"""Client ids whose rates are kept; of more the one that was quiet for longest is forgotten."""
+"""Owners whose rates are kept; of more the one that was quiet for longest is forgotten."""
 _SHOWN_MAX: Final = 200
-"""Client ids that metrics show for each quota: those that asked last. Every one of them is a time series."""
+"""Owners that metrics show for each quota: those that asked last. Every one of them is a time series."""
 _METRICS: Final = {
     PRODUCER_BYTE_RATE: ("Produce", "byte-rate"),
     CONSUMER_BYTE_RATE: ("Fetch", "byte-rate"),
@@ -61,8 +63,8 @@ class ClientQuotas:
         self._sample_ms = settings.quota_window_size_seconds * 1000
         self._stopwatch = stopwatch
         self.configs = ClientQuotaConfigs(tuple(_METRICS))
-        self._used: dict[str, dict[str, _Usage]] = {key: {} for key in _METRICS}
-        """By quota and client id, the last used last."""
+        self._used: dict[str, dict[QuotaOwner, _Usage]] = {key: {} for key in _METRICS}
+        """By quota and those whose use counts together, the last used last."""
         self._muted = MutedSenders()
         for key, (type_, rate) in _METRICS.items():
             metrics.readings("kafka.server", type_, rate, partial(self._read, key, "per_second"))
@@ -74,11 +76,11 @@ class ClientQuotas:
         """The response of `handle`, within the quotas of the client that asked. Requests of followers have none."""
         if not (self.configs or self._muted) or getattr(request, "replica_id", -1) >= 0:
             return await handle(request)
-        sender = Sender(context.client_id, context.peer)
+        sender = Sender(context.identity.principal.name, context.client_id, context.peer)
         await self._muted.wait_for_turn(sender)
         if isinstance(request, ProduceRequest):
             self._count_produce(sender, request)
-        percentage = self.configs.quota(REQUEST_PERCENTAGE, sender.client_id)
+        percentage = self._quota(REQUEST_PERCENTAGE, sender)
         if percentage is None:
             response = await self._handle_within_bytes(sender, request, handle)
         else:
@@ -89,45 +91,45 @@ class ClientQuotas:
         return response
 
     async def _handle_within_time(
-        self, sender: Sender, request: Any, handle: Callable[[Any], Coroutine[Any, Any, Any]], percentage: float
+        self, sender: Sender, request: Any, handle: Callable[[Any], Coroutine[Any, Any, Any]], percentage: Quota
     ) -> Any:
         """Count the time that the request took, be it refused."""
         time = HandlingTime(self._stopwatch)
         try:
             return await time.measure(self._handle_within_bytes(sender, request, handle))
         finally:
-            usage, now_ms = self._usage(REQUEST_PERCENTAGE, sender.client_id), _now_s() * 1000
+            usage, now_ms = self._usage(REQUEST_PERCENTAGE, percentage.owner), _now_s() * 1000
             usage.rate.record(time.seconds * 100, now_ms)
             # As in Kafka no longer than one sample: a single long request must not silence a client for minutes.
-            self._throttle(sender, usage, percentage, most_ms=self._sample_ms)
+            self._throttle(sender, usage, percentage.rate, most_ms=self._sample_ms)
 
     async def _handle_within_bytes(
         self, sender: Sender, request: Any, handle: Callable[[Any], Coroutine[Any, Any, Any]]
     ) -> Any:
-        quota = self.configs.quota(CONSUMER_BYTE_RATE, sender.client_id) if isinstance(request, FetchRequest) else None
+        quota = self._quota(CONSUMER_BYTE_RATE, sender) if isinstance(request, FetchRequest) else None
         if quota is None:
             return await handle(request)
         # More would never fit into the window.
         window_s = (self._samples - 1) * self._sample_ms / 1000
-        largest = max(1, int(min(request.max_bytes, quota * max(window_s, 1))))
+        largest = max(1, int(min(request.max_bytes, quota.rate * max(window_s, 1))))
         return self._count_fetch(sender, quota, await handle(replace(request, max_bytes=largest)))
 
     def _count_produce(self, sender: Sender, request: ProduceRequest) -> None:
         """Count the records before they are appended: of requests in flight together, the next one waits for them."""
-        quota = self.configs.quota(PRODUCER_BYTE_RATE, sender.client_id)
+        quota = self._quota(PRODUCER_BYTE_RATE, sender)
         if quota is None:
             return
-        usage = self._usage(PRODUCER_BYTE_RATE, sender.client_id)
+        usage = self._usage(PRODUCER_BYTE_RATE, quota.owner)
         usage.rate.record(sum(len(item.records) for item in request.partitions), _now_s() * 1000)
-        self._throttle(sender, usage, quota)
+        self._throttle(sender, usage, quota.rate)
 
-    def _count_fetch(self, sender: Sender, quota: float, response: FetchResponse) -> FetchResponse:
+    def _count_fetch(self, sender: Sender, quota: Quota, response: FetchResponse) -> FetchResponse:
         """Over the quota, the records are not sent: the client fetches them again, later."""
-        usage, now_ms = self._usage(CONSUMER_BYTE_RATE, sender.client_id), _now_s() * 1000
+        usage, now_ms = self._usage(CONSUMER_BYTE_RATE, quota.owner), _now_s() * 1000
         size = sum(len(item.records) for item in response.partitions)
         # A batch that is larger than the whole window would never be sent: it passes after a window without any.
         is_first = usage.rate.per_second(now_ms) == 0
-        if self._throttle(sender, usage, quota, more=size) and not is_first:
+        if self._throttle(sender, usage, quota.rate, more=size) and not is_first:
             return FetchResponse(ErrorCode.NONE)
         usage.rate.record(size, now_ms)
         return response
@@ -143,21 +145,24 @@ class ClientQuotas:
             self._muted.mute(sender, usage.throttle_ms)
         return usage.throttle_ms > 0
 
-    def _usage(self, key: str, client_id: str) -> _Usage:
+    def _quota(self, key: str, sender: Sender) -> Quota | None:
+        return self.configs.quota(key, sender.user, sender.client_id)
+
+    def _usage(self, key: str, owner: QuotaOwner) -> _Usage:
         used = self._used[key]
-        usage = used.pop(client_id, None) or _Usage(self._samples, self._sample_ms)
+        usage = used.pop(owner, None) or _Usage(self._samples, self._sample_ms)
         if len(used) >= _KNOWN_MAX:
             del used[next(iter(used))]
-        used[client_id] = usage
+        used[owner] = usage
         return usage
 
     def _read(self, key: str, field: str) -> Samples:
         used = self._used[key]
-        shown: Iterable[str] = islice(reversed(tuple(used)), _SHOWN_MAX)
-        for client_id in shown:
-            usage = used.get(client_id)
+        shown: Iterable[QuotaOwner] = islice(reversed(tuple(used)), _SHOWN_MAX)
+        for owner in shown:
+            usage = used.get(owner)
             if usage is not None:
-                yield {"client-id": client_id}, getattr(usage, field)
+                yield {"user": owner.user, "client-id": owner.client_id}, getattr(usage, field)
 
 
 def _now_s() -> float:

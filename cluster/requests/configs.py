@@ -1,4 +1,4 @@
-"""Topic and broker configs, quotas of clients, and finalized features."""
+"""Topic and broker configs, quotas of clients and users, and finalized features."""
 
 from msgspec import Struct
 
@@ -12,13 +12,17 @@ TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 CLIENT_RESOURCE = 64
 """The quotas of a client id. Kafka has requests of their own for them (KIP-546), and no resource of this number."""
+USER_RESOURCE = 65
+"""Likewise the quotas of a user, or of a user with a client id. The name is that of the znode below `/config/users`:
+`ann`, `<default>`, `ann/clients/app`, each part percent-encoded.
+"""
 SET_CONFIG = 0
 DELETE_CONFIG = 1
 
 
 class ConfigResource(Struct, frozen=True):
-    """`resource_type`: TOPIC_RESOURCE, BROKER_RESOURCE or CLIENT_RESOURCE; an empty name of a broker or client is the
-    default of all.
+    """`resource_type`: TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_RESOURCE or USER_RESOURCE; an empty name of a broker or
+    client is the default of all.
 
     `configuration_keys` None: all.
     """

@@ -74,3 +74,29 @@ class AlterUserScramCredentialsResponse(Struct, frozen=True):
     """One result for each user."""
 
     results: tuple[AlterUserScramCredentialsResult, ...]
+
+
+class DescribeUserScramCredentialsRequest(RequestFor["DescribeUserScramCredentialsResponse"], frozen=True):
+    """`users` empty: all that have a credential."""
+
+    users: ClientItems[Annotated[str, bounds.USER_NAME]] = ()
+
+
+class ScramCredentialInfo(Struct, frozen=True):
+    mechanism: int
+    iterations: int
+
+
+class DescribeUserScramCredentialsResult(Struct, frozen=True):
+    """RESOURCE_NOT_FOUND for a user without credentials."""
+
+    user: str
+    error_code: ErrorCode
+    error_message: str | None = None
+    credential_infos: tuple[ScramCredentialInfo, ...] = ()
+
+
+class DescribeUserScramCredentialsResponse(Struct, frozen=True):
+    """One result for each user."""
+
+    results: tuple[DescribeUserScramCredentialsResult, ...]

@@ -15,8 +15,9 @@ _MUTED_MAX: Final = 10_000
 
 
 class Sender(NamedTuple):
-    """A connection of a client."""
+    """A connection of a client, and the user who asks on it."""
 
+    user: str
     client_id: str
     connection: str
 

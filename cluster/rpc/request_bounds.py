@@ -59,6 +59,8 @@ class _Plain(Struct, frozen=True):
             return None
         bound: Bound | Count = self.bound
         code = self.bound.code
+        if self.count is not None and (too_many := _too_many(f"{where}{self.name}", value, self.count)):
+            return too_many
         if self.count is not None and not self.count.accepts(value):
             bound, code = self.count, ErrorCode.INVALID_REQUEST
         else:
@@ -122,11 +124,24 @@ class _Nested(Struct, frozen=True):
 
     def violation(self, struct: Any, where: str) -> BoundViolation | None:
         """Make a violation if there are too many items; None if not."""
-        count = len(self.items(struct))
-        if count <= self.count.maximum:
-            return None
-        why = f"{count} items: the {self.count.what} {self.count.rule}"
-        return BoundViolation(f"{where}{self.name}", f"{count} items", ErrorCode.INVALID_REQUEST, why)
+        return _too_many(f"{where}{self.name}", self.items(struct), self.count)
+
+
+def count_violation(request: Any, name: str) -> BoundViolation | None:
+    """Make a violation if this list of a request has too many items, whatever they are; None if not."""
+    kind: Any = type(request)
+    check = check_of(kind)
+    items: Sequence[Any] = getattr(request, name) or ()
+    fields: tuple[_Plain | _Nested, ...] = (*check.plain, *check.nested)
+    count = next(field.count for field in fields if field.name == name)
+    return None if count is None else _too_many(name, items, count)
+
+
+def _too_many(where: str, items: Sequence[Any], count: Count) -> BoundViolation | None:
+    if len(items) <= count.maximum:
+        return None
+    why = f"{len(items)} items: the {count.what} {count.rule}"
+    return BoundViolation(where, f"{len(items)} items", ErrorCode.INVALID_REQUEST, why)
 
 
 @cache

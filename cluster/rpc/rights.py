@@ -21,6 +21,7 @@ from cluster.model.printable import printable
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.methods import METHOD_OF_REQUEST
 from cluster.rpc.refusals import results_in
+from cluster.rpc.request_bounds import count_violation
 from cluster.security.acls import Authorizer, ResourceType
 from cluster.security.authorization import (
     CLUSTER,
@@ -67,6 +68,7 @@ class AuthorizedHandler:
         if asked.authorization.is_refused:
             self._report(asked, [CLUSTER])
             return _refusal(asked)
+        _check_count(asked)
         denied = await self._denied_items(asked)
         if not denied:
             _log.debug("Allowed", **asked.described())
@@ -173,6 +175,14 @@ def _refusal(asked: _Asked) -> Any:
     if {field.name for field in fields(response) if field.required} != {"error_code"}:
         raise error
     return response(error_code=error.code)
+
+
+def _check_count(asked: _Asked) -> None:
+    """Raise ApiError for more items than a request may have: what is refused as a whole is not authorised first."""
+    listed, _, _ = asked.requirement.items.partition(".")
+    violation = count_violation(asked.request, listed) if listed else None
+    if violation is not None:
+        raise ApiError(violation.code, violation.message, field=violation.field, value=violation.value)
 
 
 def _shown_name(resource: Resource) -> str:

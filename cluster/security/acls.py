@@ -76,6 +76,9 @@ class Pattern(Struct, frozen=True, order=True):
     name: str
     type: PatternType = PatternType.LITERAL
 
+    def __str__(self) -> str:
+        return f"{self.resource_type}:{self.type.upper()}:{self.name}"
+
 
 def patterns_for(resource_type: ResourceType, name: str, prefix_lengths: Iterable[int]) -> Iterator[Pattern]:
     """The patterns that match a resource: its name, every name, and each prefix of its name that has such a length."""
@@ -93,6 +96,9 @@ class AccessRule(Struct, frozen=True, order=True):
     operation: Operation
     permission: Permission = Permission.ALLOW
     host: str = ANY_HOST
+
+    def __str__(self) -> str:
+        return f"{self.permission} {self.operation} by {self.principal} from {self.host}"
 
     def is_about(self, principal: Principal, host: str) -> bool:
         """Whether it holds for this principal on this host. Kafka compares texts: no host names, no networks."""

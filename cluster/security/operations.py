@@ -112,6 +112,7 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "DescribeAcls": _DESCRIBE_CLUSTER,
     "DeleteAcls": _ALTER_CLUSTER,
     "Watch": _of_topics(Operation.DESCRIBE, shown="events.topic"),
+    "DescribeUserScramCredentials": _DESCRIBE_CLUSTER,
     "AlterUserScramCredentials": _ALTER_CLUSTER,
     # From controllers to brokers.
     "LeaderAndIsr": _from(NodeRole.CONTROLLER, "controller_id"),

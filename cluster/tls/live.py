@@ -105,10 +105,10 @@ class ListenerTls(NamedTuple):
     """Called on any thread when a handshake begins; gRPC does not say how it ends."""
 
 
-async def keep_fresh(materials: Callable[[], Iterable[LiveMaterial]], *, poll_s: float = POLL_S) -> None:
-    """Refresh the materials that there are, again and again, off the event loop, until cancelled."""
+async def keep_fresh(materials: Callable[[], Iterable[LiveMaterial]], *, poll_s: float | None = None) -> None:
+    """Refresh the materials that there are, every `poll_s` (POLL_S), off the event loop, until cancelled."""
     while True:
-        await asyncio.sleep(poll_s)
+        await asyncio.sleep(POLL_S if poll_s is None else poll_s)
         for material in tuple(materials()):
             await asyncio.to_thread(material.refresh)
 

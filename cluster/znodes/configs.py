@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import Struct
@@ -33,14 +33,15 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
 
 
 DEFAULT_ENTITY: Final = "<default>"
-"""The literal name of the default of all under `/config/brokers` and `/config/clients`."""
+"""The literal name of the default of all under `/config/brokers`, `/config/clients` and `/config/users`."""
 CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
 
 
 @lru_cache(maxsize=1024)
 def entity_name(name: str) -> str:
     """The name of a client or user as it is in paths. Source: Kafka Sanitizer."""
-    return quote(name, safe="")
+    # Java's URLEncoder encodes the tilde as well. What has no encoding has no name at all.
+    return quote(name, safe="", errors="ignore").replace("~", "%7E")
 
 
 class ConfigEntity(NamedTuple):
@@ -53,11 +54,27 @@ class ConfigEntity(NamedTuple):
     def path(self) -> str:
         return f"/config/{self.type}/{self.name}"
 
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The paths above it that every cluster does not have: of a user with a client id, those of the user."""
+        parts = self.path.split("/")
+        return tuple("/".join(parts[:length]) for length in range(4, len(parts)))
+
 
 def config_entity_of_path(path: str) -> ConfigEntity | None:
     """The entity of a config znode's path; None for other paths."""
     parts = path.split("/")
     return ConfigEntity(parts[2], "/".join(parts[3:])) if len(parts) > 3 and parts[1] == "config" else None
+
+
+def users_entity(name: str) -> ConfigEntity | None:
+    """The entity of a user, or of a user with a client id, of this name below `/config/users`; None for other names."""
+    parts = name.split("/")
+    if len(parts) not in {1, 3} or (len(parts) == 3 and parts[1] != "clients"):
+        return None
+    if all(part == DEFAULT_ENTITY or (part and entity_name(unquote(part)) == part) for part in parts):
+        return ConfigEntity("users", name)
+    return None
 
 
 class _ConfigChange(Struct):

@@ -11,8 +11,11 @@ from msgspec import Struct
 
 SECRET_PATHS: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 """The paths of znodes that hold secrets, as their children do: only the cluster itself may read them."""
-ALWAYS_OPEN: Final = "/consumers"
-"""The path below which old consumers create their znodes, each under its own identity."""
+CONSUMERS: Final = "/consumers"
+"""The path below which consumers of Kafka before 2.0 created their znodes, each under its own identity. Kafka leaves it
+open for them; klamm creates it with an owner, as it has no such consumers, and whoever may create znodes can fill the
+disk of ZooKeeper.
+"""
 
 
 class Access(Enum):
@@ -60,7 +63,7 @@ def access_of(path: str, *, sets_acl: bool) -> Access:
 
     `sets_acl`: `zookeeper.set.acl`. It requires an authenticated session, whose identity is the creator.
     """
-    if not sets_acl or path == ALWAYS_OPEN:
+    if not sets_acl:
         return Access.OPEN
     is_secret = any(path == secret or path.startswith(f"{secret}/") for secret in SECRET_PATHS)
     return Access.CREATOR if is_secret else Access.CREATOR_AND_READERS

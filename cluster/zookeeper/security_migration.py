@@ -3,6 +3,7 @@
 Each znode is a step of its own: its ACL is read, and replaced if it is not the wanted one. So the migration may be
 interrupted at any time and run again, and processes continue meanwhile; while one creates open znodes, a further run is
 needed.
+`/consumers` is secured only where nothing is below it; Kafka's tool leaves it open.
 Source: Kafka ZkSecurityMigrator, ZkData.SecureRootPaths.
 """
 
@@ -12,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.model.errors import ZooKeeperAccessError
-from cluster.zookeeper.acl import ALWAYS_OPEN, AccessList, access_of, has_access, is_open
+from cluster.zookeeper.acl import CONSUMERS, AccessList, access_of, has_access, is_open
 from cluster.zookeeper.kazoo_access_lists import KazooAccessLists
 from cluster.zookeeper.port import ZkError
 
@@ -38,6 +39,8 @@ ROOTS: Final = (
     "/migration",
 )
 """What belongs to a cluster, of Kafka or of klamm. Without a chroot other programs have znodes beside it."""
+ROOTS_OF_SERVER: Final = ("/", "/zookeeper", "/zookeeper/quota")
+"""What a new server has, open to everyone: below each, whoever reaches it may fill its disk."""
 _CHUNK: Final = 1_000
 _PROGRESS: Final = 10_000
 _ATTEMPTS: Final = 10
@@ -66,7 +69,14 @@ class SecurityMigration:
     async def run(self) -> MigrationOutcome:
         """Migrate every znode that there is now. Raises ZooKeeperError; what was done until then stays done."""
         paths = await znodes_of_cluster(self._client)
+        if self._secures and await has_old_consumers(self._client):
+            paths.remove(CONSUMERS)
+            self._say(f"{CONSUMERS} is left as it is: consumers of Kafka before 2.0 have znodes below it")
         self._say(f"{len(paths):,} znodes")
+        return await self.migrate(paths)
+
+    async def migrate(self, paths: Sequence[str]) -> MigrationOutcome:
+        """Migrate these znodes. Raises ZooKeeperError; what was done until then stays done."""
         for start in range(0, len(paths), _CHUNK):
             await self._migrate(paths[start : start + _CHUNK])
             done = min(start + _CHUNK, len(paths))
@@ -99,13 +109,21 @@ class SecurityMigration:
         self._outcome.refused += tuple(paths)
 
 
+async def has_old_consumers(client: KazooAccessLists) -> bool:
+    """Whether there are znodes of consumers of Kafka before 2.0, which need the one above them to be open."""
+    (names,) = await _children(client, [CONSUMERS])
+    return bool(names)
+
+
 async def znodes_of_cluster(client: KazooAccessLists) -> list[str]:
-    """List every znode of a cluster, each after its parent. What old consumers have below `/consumers` is theirs."""
-    found: list[str] = ["/"]
+    """List every znode of a cluster, each after its parent; without a chroot also those above them. What old consumers
+    have below `/consumers` is theirs.
+    """
+    found = ["/"] if client.has_chroot else [*ROOTS_OF_SERVER]
     level = [root for root, children in zip(ROOTS, await _children(client, ROOTS), strict=True) if children is not None]
     while level:
         found += level
-        inner = [path for path in level if path != ALWAYS_OPEN]
+        inner = [path for path in level if path != CONSUMERS]
         children = await _children(client, inner)
         level = [f"{path}/{name}" for path, names in zip(inner, children, strict=True) for name in names or ()]
     return found
@@ -113,9 +131,12 @@ async def znodes_of_cluster(client: KazooAccessLists) -> list[str]:
 
 async def open_znodes(client: KazooAccessLists) -> list[str]:
     """List the znodes of a cluster that everyone may change, although they are to have an owner. Without a chroot the
-    root is not of the cluster alone.
+    roots are not of the cluster alone, and `/consumers` is to be open where it is used.
     """
-    shared = {ALWAYS_OPEN} if client.has_chroot else {ALWAYS_OPEN, "/"}
+    shared = {
+        *(() if client.has_chroot else ROOTS_OF_SERVER),
+        *((CONSUMERS,) if await has_old_consumers(client) else ()),
+    }
     paths = [path for path in await znodes_of_cluster(client) if path not in shared]
     found: list[str] = []
     for start in range(0, len(paths), _CHUNK):

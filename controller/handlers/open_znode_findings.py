@@ -5,6 +5,7 @@ from typing import Final
 from cluster.model.bounds import shortened
 from cluster.requests.cluster import Finding
 from cluster.znodes import paths
+from cluster.zookeeper.acl import CONSUMERS
 from controller.active_controller import ActiveController
 from controller.ports import ZooKeeperReads
 
@@ -14,6 +15,7 @@ _ALONE: Final = (
     "/config",
     "/admin",
     "/controllers",
+    CONSUMERS,
     "/kafka-acl",
     "/kafka-acl-extended",
     "/kafka-acl-changes",
@@ -51,6 +53,9 @@ async def open_znodes(active: ActiveController) -> list[Finding]:
     if not active.config.settings.zookeeper_set_acl:
         return []
     examined = await _examined(active.reads)
+    if active.config.governs_kafka or await _below(active.reads, (CONSUMERS,)):
+        # As Kafka has it, for consumers before 2.0.
+        examined.remove(CONSUMERS)
     found = await active.reads.open_to_everyone(examined)
     return [_finding(path) for path, is_open in zip(examined, found, strict=True) if is_open]
 

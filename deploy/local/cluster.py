@@ -184,6 +184,7 @@ class LocalCluster:
             for member in self.members(ZOOKEEPER):
                 self._start(member)
             self._wait_for_zookeeper(timeout_s)
+            self._secure_zookeeper(timeout_s)
             for member in (*self.state.nodes, *self.state.kafka_brokers):
                 self._start(member)
 
@@ -291,6 +292,14 @@ class LocalCluster:
         if member in self.state.kafka_brokers:
             return self._files.make_kafka_ready(member, self.state)
         return [sys.executable, "-P", "-m", "klamm", *self._files.make_ready(member, self.state)]
+
+    def _secure_zookeeper(self, timeout_s: float) -> None:
+        if self.state.is_secured:
+            from deploy.local.zookeeper_root import secure_roots  # noqa: PLC0415 - kazoo loads slowly.
+
+            node = self._files.node_tls(self.members(CONTROLLER)[0])
+            for member in self.members(ZOOKEEPER):
+                secure_roots(member.address, node, timeout_s)
 
     def _wait_for_zookeeper(self, timeout_s: float) -> None:
         for member in self.members(ZOOKEEPER):

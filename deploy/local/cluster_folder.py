@@ -33,7 +33,7 @@ from cluster.process.local_cluster import (
 )
 from cluster.security.acls import ACL_AUTHORIZER
 from cluster.tls.authority import DEFAULT_HOSTS, Subject, client, node, write_certificates, zookeeper
-from cluster.tls.settings import AUTHORITY
+from cluster.tls.settings import AUTHORITY, TlsSettings
 from deploy.local.kafka_broker import KafkaBroker, prepare
 from deploy.local.kafka_jars import find_kafka_jars
 from deploy.local.kafka_settings import security_of_broker, settings_of_broker, settings_of_controller
@@ -127,6 +127,11 @@ class ClusterFolder:
     def make_certificates(self) -> None:
         """Make the authority of a secured cluster, and the certificate that commands show. Raises StartupError."""
         self._write_certificate(client(CLIENT))
+
+    def node_tls(self, member: Member) -> TlsSettings:
+        """The certificate that a node of a secured cluster shows, and what it trusts. Raises StartupError."""
+        self._make_certificate(member)
+        return TlsSettings(keystore_location=str(self._keystore(member)), truststore_location=str(self._authority))
 
     def _make_certificate(self, member: Member) -> None:
         hosts = (*DEFAULT_HOSTS, *([member.host] if member.host not in DEFAULT_HOSTS else []))

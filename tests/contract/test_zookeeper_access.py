@@ -83,13 +83,13 @@ def test_secrets_are_not_read_by_others(world: World) -> None:
     world.run(test)
 
 
-def test_consumers_are_open_to_everyone(world: World) -> None:
+def test_nobody_fills_the_disk_below_consumers(world: World) -> None:
     async def test(world: World) -> None:
         owner, _ = await world.client(user="klamm", sets_acl=True)
         await create(owner, "/consumers")
         other, _ = await world.client()
-        assert await errors(other, Create("/consumers/group", b"mine"), SetData("/consumers", b"x")) == [OK, OK]
-        assert await errors(other, Delete("/consumers/group")) == [OK]
+        assert await errors(other, Create("/consumers/group", b"mine")) == [NO_AUTH]
+        assert await errors(other, SetData("/consumers", b"x")) == [NO_AUTH]
 
     world.run(test)
 
@@ -123,9 +123,9 @@ def test_znodes_that_everyone_may_change_are_named(world: World) -> None:
         stray, _ = await world.client(user="klamm")
         await create(stray, "/config/topics")
         paths = ["/config", "/config/users", "/consumers", "/config/topics", "/nothing"]
-        assert await owner.open_to_everyone(paths) == [False, False, True, True, False]
+        assert await owner.open_to_everyone(paths) == [False, False, False, True, False]
         other, _ = await world.client()
-        assert (await other.open_to_everyone(paths))[2:] == [True, True, False]
+        assert (await other.open_to_everyone(paths))[2:] == [False, True, False]
         assert await owner.open_to_everyone([]) == []
 
     world.run(test)

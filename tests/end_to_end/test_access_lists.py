@@ -79,9 +79,7 @@ def test_every_znode_of_a_cluster_has_its_acl(cluster: LocalCluster, owner: Kazo
     assert any(path.startswith("/config/changes/config_change_") for path in found)
     secret = ("/config/users", "/config/brokers")
     for path, acl in found.items():
-        if path == "/consumers":
-            assert acl == {("world", 31)}, path
-        elif path.startswith(secret):
+        if path.startswith(secret):
             assert acl == {("digest", 31)}, path
         else:
             assert acl == {("digest", 31), ("world", 1)}, path

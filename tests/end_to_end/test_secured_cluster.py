@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 
 from admin.cli.metrics_text import read_metrics
-from cluster.model.errors import PeerUnreachableError
+from cluster.model.errors import PeerUnreachableError, ZooKeeperAccessError
 from cluster.process.local_cluster import BROKER, CERTIFICATES, CONTROLLER, ZOOKEEPER, Member
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.rpc.client import RpcClient
 from cluster.tls.authority import client, node, write_certificates
 from cluster.tls.contexts import client_context
+from cluster.tls.live import LiveMaterial
+from cluster.tls.settings import AUTHORITY, TlsSettings
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from cluster.zookeeper.port import Create, Delete, ZkError
 from deploy.local.cluster import LocalCluster
 from deploy.local.zookeeper import is_serving
 from tests.processes.commands import LAUNCHER, as_json, klamm, run_klamm
@@ -93,6 +97,9 @@ def test_a_client_may_do_what_rules_allow_and_nothing_else(cluster: LocalCluster
     klamm(cluster, "acls", "add", "--allow-principal", "User:CN=alice,O=klamm", "--producer", "--topic", "orders")
     eventually(lambda: produced().returncode == 0, "the rule is known to every node")
     assert "orders" in run_klamm("topics", "list", *where).stdout
+    (first, *_) = [r for r in as_json(cluster, "story", "orders-0")["records"] if r["kind"] == "access_rule"]
+    assert (first["to_state"], first["principal"]) == ("added", "User:CN=admin,O=klamm")
+    assert "by User:CN=alice,O=klamm from *" in first["reason"]
     refused = run_klamm("consume", "orders", "--from-beginning", "--until-end", *where)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "no right to topic 'orders'" in refused.stderr
@@ -100,6 +107,32 @@ def test_a_client_may_do_what_rules_allow_and_nothing_else(cluster: LocalCluster
     log += (cluster.folder / "logs" / f"{BROKER}-2.log").read_text()
     assert '"principal": "User:CN=alice,O=klamm"' in log
     assert "User:CN=node" not in log, "nodes need no rules"
+
+
+def test_a_user_has_its_quota_whatever_its_client_calls_itself(cluster: LocalCluster) -> None:
+    write_certificates(cluster.folder / CERTIFICATES, [client("carol")], days=30)
+    principal, properties = "CN=carol,O=klamm", cluster.folder / CERTIFICATES / "carol.properties"
+    klamm(cluster, "acls", "add", "--allow-principal", f"User:{principal}", "--producer", "--topic", "orders")
+    klamm(cluster, "users", "alter", principal, "--config", "producer_byte_rate=1000000")
+    shown = as_json(cluster, "users", "describe", principal)
+    assert [(quota["name"], quota["value"]) for quota in shown["configs"]] == [("producer_byte_rate", "1000000")]
+    where = ("--bootstrap", cluster.members(BROKER)[0].address, "--command-config", str(properties))
+    tls = cluster.client_tls
+    assert tls is not None
+
+    def is_counted() -> bool:
+        run_klamm("produce", "orders", *where, stdin="record\n")
+        members = cluster.members(BROKER)
+        texts = [read_metrics(cluster.state.metrics_of(m), TIMEOUT_S, client_context(tls)) for m in members]
+        counted = f'kafka_server_produce_byte_rate{{client_id="",user="{principal}"}}'
+        return any(counted in text for text in texts)
+
+    eventually(is_counted, "the quota and the right are known to the brokers")
+    klamm(cluster, "users", "set", "ann", stdin="secret\n")
+    listed = as_json(cluster, "users", "list")["users"]
+    assert [(user["user"], user["mechanisms"][0]["mechanism"]) for user in listed] == [("ann", "SCRAM-SHA-512")]
+    refused = run_klamm("users", "list", *where)
+    assert "may not Describe Cluster kafka-cluster" in refused.stderr
 
 
 def test_doctor_and_health_ask_the_secured_ports(cluster: LocalCluster) -> None:
@@ -144,6 +177,31 @@ def test_top_and_bundle_ask_the_secured_ports_and_show_no_key(cluster: LocalClus
 def test_every_znode_of_a_secured_cluster_has_an_owner(cluster: LocalCluster) -> None:
     (acls,) = [check for check in as_json(cluster, "doctor", codes=(0, 3))["checks"] if check["check"] == "znode ACLs"]
     assert (acls["level"], "every znode has an owner" in acls["detail"]) == ("ok", True)
+
+
+async def test_who_has_a_clients_certificate_writes_nothing_into_zookeeper(cluster: LocalCluster) -> None:
+    [server] = cluster.members(ZOOKEEPER)
+    write_certificates(cluster.folder / CERTIFICATES, [client("mallory")], days=30)
+    folder = cluster.folder / CERTIFICATES
+    tls = TlsSettings(keystore_location=str(folder / "mallory.pem"), truststore_location=str(folder / AUTHORITY))
+    limits = {"session_timeout_ms": 6_000, "connection_timeout_ms": TIMEOUT_S * 1000}
+    mallory = KazooZooKeeper(server.address, **limits, tls=LiveMaterial(tls, "zookeeper"))
+    mallory.listen(lambda _: None)
+    await mallory.start_session()
+    try:
+        inner = ("", "/consumers", "/brokers", "/kafka-acl", "/config/changes", "/admin", "/controllers/ids", "/klamm")
+        parents = ("", "/zookeeper", "/zookeeper/quota", *(f"/klamm{path}" for path in inner))
+        for parent in parents:
+            (created,) = await mallory.multi([Create(f"{parent}/mine")])
+            assert created.error is ZkError.NO_AUTH, parent
+        for path in ("/klamm/controller", "/klamm/brokers/ids/1", "/klamm/cluster/id", "/klamm/consumers"):
+            (deleted,) = await mallory.multi([Delete(path)])
+            assert deleted.error is ZkError.NO_AUTH, path
+        for path in ("/klamm/config/users", "/klamm/config/brokers"):
+            with pytest.raises(ZooKeeperAccessError):
+                await mallory.get(path)
+    finally:
+        await mallory.close()
 
 
 @pytest.mark.deep

@@ -5,7 +5,7 @@ what it can be told.
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from admin.client import AdminClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from cluster.config.config import load_config
 from cluster.metrics.registry import Metrics
@@ -36,7 +37,7 @@ from cluster.tls.live import ListenerTls, LiveMaterial
 from cluster.tls.material import load_material
 from cluster.tls.settings import TlsSettings
 from controller.adapters.grpc_server import serve_controller
-from tests.processes.certificates import Issuer
+from tests.processes.certificates import Issuer, write_secret
 from tests.processes.scripted_servers import DESCRIPTION, TIMEOUT_MS, Scripted
 from tests.timeouts import TIMEOUT_S
 
@@ -348,3 +349,33 @@ async def test_a_connection_is_replaced_with_age_and_no_call_notices(made: Autho
                 await load.more(20)
                 peers |= {context.peer for context, _ in handler.asked}
                 handler.asked.clear()
+
+
+async def test_a_client_of_the_library_takes_up_its_new_certificate_and_authority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former, new = Issuer(tmp_path / "former"), Issuer(tmp_path / "new")
+    keystore, trusted = former.issue("client"), tmp_path / "trusted.pem"
+    trusted.write_bytes(former.authority.read_bytes())
+    tls = TlsSettings(keystore_location=str(keystore), truststore_location=str(trusted))
+    monkeypatch.setattr("cluster.tls.live.POLL_S", 0.05)
+
+    def of(issuer: Issuer) -> LiveMaterial:
+        files = TlsSettings(keystore_location=str(issuer.issue("server")), truststore_location=str(issuer.authority))
+        return LiveMaterial(files, "server")
+
+    async with AsyncExitStack() as stack:
+        before, _ = await stack.enter_async_context(serving("agent, clients", of(former)))
+        after, _ = await stack.enter_async_context(serving("agent, clients", of(new)))
+        client = await stack.enter_async_context(AdminClient([before.address], tls=tls))
+        await client.rpc.call(before.address, DescribeClusterRequest(), TIMEOUT_MS)
+        for file, content in ((keystore, new.issue("client").read_bytes()), (trusted, new.authority.read_bytes())):
+            write_secret(file, content)
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                try:
+                    await client.rpc.call(after.address, DescribeClusterRequest(), TIMEOUT_MS)
+                except PeerUnreachableError:
+                    await asyncio.sleep(0.05)
+                else:
+                    break

@@ -10,6 +10,8 @@ from typing import Final
 from cluster.config.client_quotas import CLIENT_QUOTA_CHECKS
 from cluster.config.settings import Settings
 from cluster.config.values import INT32_MAX, Check, boolean, check_values, one_of, whole_number
+from cluster.model import bounds
+from cluster.model.bounds import shortened
 from cluster.model.broker import ControllerId
 from cluster.model.errors import ApiError, ErrorCode, all_refusals
 from cluster.process.log_level import LOG_LEVEL, LOG_LEVELS
@@ -19,9 +21,10 @@ from cluster.requests.configs import (
     DELETE_CONFIG,
     SET_CONFIG,
     TOPIC_RESOURCE,
+    USER_RESOURCE,
     AlterableConfig,
 )
-from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity, entity_name
+from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity, entity_name, users_entity
 from controller.decisions.configs.topic_configs import UNCLEAN_LEADER_ELECTION, check_topic_configs
 
 _CHECKS_OF_BROKERS: Final[Mapping[str, Check]] = {
@@ -54,6 +57,17 @@ def config_entity(resource_type: int, name: str, topics: Collection[str]) -> Con
             return ConfigEntity("brokers", str(int(name)) if name else DEFAULT_ENTITY)
         case _ if resource_type == CLIENT_RESOURCE:
             return ConfigEntity("clients", entity_name(name) if name else DEFAULT_ENTITY)
+        case _ if resource_type == USER_RESOURCE:
+            entity = users_entity(name)
+            if entity is None or not bounds.ZNODE_NAME.accepts(name):
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    "a user is named as its znode below /config/users: USER, <default>, or one of these with "
+                    f"/clients/CLIENT, each part percent-encoded; not {shortened(name)}",
+                    field="resource_name",
+                    value=shortened(name),
+                )
+            return entity
         case _:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
@@ -69,7 +83,7 @@ def _is_broker_id(name: str) -> bool:
 
 def check_broker_is_klamms(entity: ConfigEntity, controller: ControllerId) -> None:
     """Raise ApiError for configs of brokers of Apache Kafka, which have other keys than klamm's processes."""
-    if entity.type == "clients":
+    if entity.type in {"clients", "users"}:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             "the brokers are of Apache Kafka: describe and alter quotas with kafka-configs.sh, at one of them",
@@ -104,8 +118,8 @@ def check_alterations(
     try:
         if entity.type == "brokers":
             check_values(values, _CHECKS_OF_BROKERS, of="broker")
-        elif entity.type == "clients":
-            check_values(values, CLIENT_QUOTA_CHECKS, of="client")
+        elif entity.type in {"clients", "users"}:
+            check_values(values, CLIENT_QUOTA_CHECKS, of=entity.type.removesuffix("s"))
         else:
             check_topic_configs(values, kafka_release)
     except ApiError as error:
@@ -120,6 +134,10 @@ def _refuse(entity: ConfigEntity, config: AlterableConfig) -> ApiError | None:
     if config.config_operation not in {SET_CONFIG, DELETE_CONFIG}:
         why = f"{key}: operation {config.config_operation} is neither set nor delete"
         return ApiError(ErrorCode.INVALID_REQUEST, why, field=key, value=config.config_operation)
+    if entity.type == "users" and key not in CLIENT_QUOTA_CHECKS:
+        # Credentials are beside them in the same znode, and need another right.
+        why = f"{key} is no quota of a user; quotas: {', '.join(CLIENT_QUOTA_CHECKS)}"
+        return ApiError(ErrorCode.INVALID_CONFIG, why, field=key)
     if config.config_operation == DELETE_CONFIG:
         return None
     if config.value is None:

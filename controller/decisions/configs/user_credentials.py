@@ -9,7 +9,6 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
-from urllib.parse import quote
 
 from cluster.model import bounds
 from cluster.model.errors import ApiError, ErrorCode
@@ -17,10 +16,11 @@ from cluster.requests.users import (
     AlterUserScramCredentialsRequest,
     ScramCredentialAlteration,
     ScramCredentialDeletion,
+    ScramCredentialInfo,
     ScramCredentialUpsertion,
     ScramMechanism,
 )
-from cluster.znodes.configs import ConfigEntity
+from cluster.znodes.configs import ConfigEntity, entity_name
 
 _ITERATIONS_MIN, _ITERATIONS_MAX = 4096, 16_384
 _MECHANISMS: Final = frozenset(ScramMechanism)
@@ -32,12 +32,25 @@ def user_entity(user: str) -> ConfigEntity:
     """The config entity of a user, whose name is encoded as Kafka's Sanitizer does. Raises ApiError."""
     if not user:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty", field="name")
-    # Java's URLEncoder encodes the tilde as well. What has no encoding has no name at all.
-    entity = ConfigEntity("users", quote(user, safe="", errors="ignore").replace("~", "%7E"))
+    entity = ConfigEntity("users", entity_name(user))
     if not (bounds.TEXT.accepts(user) and bounds.ZNODE_NAME.accepts(entity.name)):
         why = f"the name of the user cannot be that of a znode: {bounds.ZNODE_NAME.rule}, at most 1,024 characters"
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why, field="name")
     return entity
+
+
+def described_credentials(overrides: Mapping[str, str]) -> tuple[ScramCredentialInfo, ...]:
+    """The mechanisms for which a user has a credential, with its iterations; -1 iterations of one that is damaged."""
+    return tuple(
+        ScramCredentialInfo(mechanism, _iterations(overrides[mechanism.key]))
+        for mechanism in ScramMechanism
+        if mechanism.key in overrides
+    )
+
+
+def _iterations(credential: str) -> int:
+    text = dict(part.partition("=")[::2] for part in credential.split(",")).get("iterations", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < len(str(bounds.INT32_MAX)) else -1
 
 
 def refused_users(request: AlterUserScramCredentialsRequest) -> dict[str, ApiError]:

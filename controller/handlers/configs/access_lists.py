@@ -20,6 +20,7 @@ from cluster.security.acl_numbers import (
 )
 from cluster.security.acls import AccessRule, Pattern
 from controller.active_controller import ActiveController
+from controller.changes import AccessRulesChanged
 from controller.decisions.configs.access_lists import AclBinding, binding_of, check_filter, matching
 from controller.fenced_writes import Conflict, Missing, Written
 
@@ -111,7 +112,7 @@ async def _change(active: ActiveController, changes: Mapping[Pattern, _Change]) 
         outcomes = await active.access_lists.write({p: (now, versions[p]) for p, (_, now) in wanted.items()})
         for pattern, outcome in outcomes.items():
             if isinstance(outcome, Written):
-                _log_change(active, pattern, *wanted[pattern])
+                _record(active, pattern, *wanted[pattern])
             elif not isinstance(outcome, Conflict | Missing):
                 errors[pattern] = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcome}")
         if any(isinstance(outcome, Missing) for outcome in outcomes.values()):
@@ -121,20 +122,22 @@ async def _change(active: ActiveController, changes: Mapping[Pattern, _Change]) 
     return errors | dict.fromkeys(left, busy)
 
 
-def _log_change(active: ActiveController, pattern: Pattern, before: _Rules, now: _Rules) -> None:
+def _record(active: ActiveController, pattern: Pattern, before: _Rules, now: _Rules) -> None:
+    """Write the change into the state-change log and the log of the authorizer, with who asked for it."""
+    active.commit(AccessRulesChanged(pattern, now - before, before - now))
     caller = active.asked_by
     _log.info(
         "Access rules changed",
         principal="" if caller is None else str(caller.identity.principal),
         host="" if caller is None else caller.identity.host,
-        resource=f"{pattern.resource_type}:{pattern.type.upper()}:{pattern.name}",
+        resource=str(pattern),
         added=_texts(now - before),
         removed=_texts(before - now),
     )
 
 
 def _texts(rules: Iterable[AccessRule]) -> list[str]:
-    return [f"{r.permission} {r.operation} by {r.principal} from {r.host}" for r in sorted(rules)]
+    return [str(rule) for rule in sorted(rules)]
 
 
 def _without(gone: _Rules) -> _Change:

@@ -12,6 +12,7 @@ import structlog
 
 from cluster.aio.off_loop import off_loop
 from cluster.aio.slices import in_slices
+from cluster.config.client_quotas import CLIENT_QUOTA_CHECKS
 from cluster.model.errors import ApiError, ErrorCode, MalformedZnodeError
 from cluster.requests.configs import (
     AlterConfigsRequest,
@@ -157,6 +158,9 @@ def _describe(
         return describe_topic_configs(own, layers, wanted)
     if entity.type == "clients":
         return describe_overrides(own, wanted)
+    if entity.type == "users":
+        # Without the credentials, which are beside them.
+        return describe_overrides({key: own[key] for key in CLIENT_QUOTA_CHECKS if key in own}, wanted)
     return describe_broker_configs({} if entity.name == DEFAULT_ENTITY else own, layers.of_all, layers.file, wanted)
 
 

@@ -1,10 +1,13 @@
-"""Alters the SCRAM credentials of users in the znodes that brokers of Apache Kafka read.
+"""Describes and alters the SCRAM credentials of users in the znodes that brokers of Apache Kafka read.
 
-Source: Kafka ZkAdminManager.alterUserScramCredentials; KIP-554.
+Source: Kafka ZkAdminManager.describeUserScramCredentials, alterUserScramCredentials; KIP-554.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
+from urllib.parse import unquote
 
 import structlog
 
@@ -15,13 +18,60 @@ from cluster.requests.users import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
 )
-from cluster.znodes.configs import ConfigEntity
+from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
+from cluster.znodes.paths import CONFIG_USERS
+from cluster.zookeeper.configs import StoredConfig
 from controller.active_controller import ActiveController
-from controller.decisions.configs.user_credentials import refused_users, user_entity, with_credentials
-from controller.handlers.configs.writes import ConfigChange, WrittenConfig, change_configs
+from controller.decisions.configs.user_credentials import (
+    described_credentials,
+    refused_users,
+    user_entity,
+    with_credentials,
+)
+from controller.handlers.configs.writes import ConfigChange, WrittenConfig, change_configs, unreadable
 
+_NONE: Final = "Attempt to describe a user credential that does not exist"
 _log = structlog.stdlib.get_logger()
+
+
+async def describe_user_scram_credentials(
+    active: ActiveController, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Describe which credentials the users have, as they are in ZooKeeper now; without names, all users that have any.
+
+    A user that is named twice, or has none, gets an error.
+    """
+    users: Mapping[str, int] = Counter(request.users)
+    entities: dict[str, ConfigEntity] = {}
+    results: dict[str, DescribeUserScramCredentialsResult] = {}
+    async for user, count in in_slices((users or await _all_users(active)).items()):
+        try:
+            if count > 1:
+                twice = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+                raise ApiError(ErrorCode.DUPLICATE_RESOURCE, twice, field="users")
+            entities[user] = user_entity(user)
+        except ApiError as error:
+            results[user] = DescribeUserScramCredentialsResult(user, error.code, error.message)
+    stored = await active.configs.read(list(entities.values()))
+    async for user, entity in in_slices(entities.items()):
+        config = stored[entity]
+        if not isinstance(config, StoredConfig):
+            broken = unreadable(entity)
+            results[user] = DescribeUserScramCredentialsResult(user, broken.code, broken.message)
+        elif infos := described_credentials(config.overrides):
+            results[user] = DescribeUserScramCredentialsResult(user, ErrorCode.NONE, None, infos)
+        elif users:
+            results[user] = DescribeUserScramCredentialsResult(user, ErrorCode.RESOURCE_NOT_FOUND, _NONE)
+    return DescribeUserScramCredentialsResponse(tuple(results[user] for user in users or sorted(results)))
+
+
+async def _all_users(active: ActiveController) -> dict[str, int]:
+    (names,) = await active.reads.children_many((CONFIG_USERS,))
+    return {unquote(name): 1 for name in names or () if name != DEFAULT_ENTITY}
 
 
 async def alter_user_scram_credentials(

@@ -166,6 +166,11 @@ class ControllerServiceStub:
                 request_serializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsResponse.FromString,
                 _registered_method=True)
+        self.DescribeUserScramCredentials = channel.unary_unary(
+                '/klamm.v1.ControllerService/DescribeUserScramCredentials',
+                request_serializer=klamm_dot_v1_dot_controller__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_controller__pb2.DescribeUserScramCredentialsResponse.FromString,
+                _registered_method=True)
         self.AlterUserScramCredentials = channel.unary_unary(
                 '/klamm.v1.ControllerService/AlterUserScramCredentials',
                 request_serializer=klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsRequest.SerializeToString,
@@ -343,6 +348,13 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeUserScramCredentials(self, request, context):
+        """Says which users have which SCRAM credentials, without the credentials themselves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AlterUserScramCredentials(self, request, context):
         """Creates, replaces and deletes the SCRAM credentials of users, which are in ZooKeeper as those of Kafka.
         """
@@ -484,6 +496,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.DeleteAcls,
                     request_deserializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_acls__pb2.DeleteAclsResponse.SerializeToString,
+            ),
+            'DescribeUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeUserScramCredentials,
+                    request_deserializer=klamm_dot_v1_dot_controller__pb2.DescribeUserScramCredentialsRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_controller__pb2.DescribeUserScramCredentialsResponse.SerializeToString,
             ),
             'AlterUserScramCredentials': grpc.unary_unary_rpc_method_handler(
                     servicer.AlterUserScramCredentials,
@@ -1171,6 +1188,33 @@ class ControllerService:
             '/klamm.v1.ControllerService/DeleteAcls',
             klamm_dot_v1_dot_acls__pb2.DeleteAclsRequest.SerializeToString,
             klamm_dot_v1_dot_acls__pb2.DeleteAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ControllerService/DescribeUserScramCredentials',
+            klamm_dot_v1_dot_controller__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+            klamm_dot_v1_dot_controller__pb2.DescribeUserScramCredentialsResponse.FromString,
             options,
             channel_credentials,
             insecure,

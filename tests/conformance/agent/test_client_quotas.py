@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import ErrorCode
@@ -21,6 +20,8 @@ from cluster.requests.data import (
     ProduceRequest,
     ProduceResponse,
 )
+from cluster.security.identities import Identity
+from cluster.security.principals import USER, Principal
 from simulator.record_batches import encode_client_batch
 from tests.brokers.agents import TOPIC, TOPIC_ID, AgentProcess, AgentWorld, virtually
 from tests.conformance.agent.test_data_requests import lead_alone
@@ -29,15 +30,19 @@ from tests.conformance.agent.test_replication_throttles import Operator
 
 PRODUCER, CONSUMER, PERCENTAGE = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
 SIZE = 1000
-REQUEST_TIME = 'kafka_server_request_request_time{client_id="%s"}'
+REQUEST_TIME = 'kafka_server_request_request_time{client_id="%s",user=""}'
 QUESTION = ListOffsetsRequest(BrokerId(-1), (ListOffsetsPartition(TOPIC, 0, LATEST_TIMESTAMP),))
 
 
 class Client:
     """One connection of a client."""
 
-    def __init__(self, process: AgentProcess, client_id: str, connection: str = "ipv4:1.2.3.4:5") -> None:
-        self.process, self.context = process, RequestContext(peer=connection, client_id=client_id)
+    def __init__(
+        self, process: AgentProcess, client_id: str, connection: str = "ipv4:1.2.3.4:5", user: str = ""
+    ) -> None:
+        identity = Identity(Principal(USER, user)) if user else Identity()
+        self.process = process
+        self.context = RequestContext(peer=connection, client_id=client_id, identity=identity)
 
     async def ask(self, request: Any) -> tuple[Any, float]:
         """The response, and the seconds it took."""
@@ -213,7 +218,7 @@ async def test_a_client_whose_requests_take_more_of_a_thread_than_it_may_is_thro
     process.stopwatch.step_s = 30
     assert (await client.ask(QUESTION))[1] == pytest.approx(0.1, abs=0.01)
     # However long the request took, the client is heard again after one sample of the window.
-    assert scrape(process.metrics)['kafka_server_request_throttle_time{client_id="app"}'] == 1000
+    assert scrape(process.metrics)['kafka_server_request_throttle_time{client_id="app",user=""}'] == 1000
     process.stopwatch.step_s = 0.0
     assert (await client.ask(QUESTION))[1] == pytest.approx(1)
     assert (await Client(process, "other").ask(QUESTION))[1] == 0
@@ -256,13 +261,42 @@ async def test_metrics_show_the_clients_that_asked_last_and_no_more() -> None:
 
 @pytest.mark.rule("R18.8")
 @virtually
-async def test_quotas_of_users_are_ignored_with_a_warning_and_their_credentials_without() -> None:
+async def test_the_quota_of_a_user_is_before_that_of_the_client_id_and_is_shared_by_all_of_them() -> None:
     world, process, operator = await world_with_quota(**{PRODUCER: "1000000"})
-    with capture_logs() as logs:
-        await operator.set("users/alice", **{"SCRAM-SHA-256": "salt="})
-        await operator.set("users/bob", **{PRODUCER: "1", "controller_mutation_rate": "1"})
-    (warning,) = [entry for entry in logs if "quotas of a user" in entry["event"]]
-    # Of changes by the controller the controllers warn.
-    assert (warning["path"], warning["keys"]) == ("/config/users/bob", [PRODUCER])
-    assert (await Client(process, "bob").produce())[0] == 0
+    await operator.set("users/CN%3Dann", **{PRODUCER: "200", "SCRAM-SHA-256": "salt="})
+    first = Client(process, "app", "ipv4:1:1", "CN=ann")
+    assert await first.produce() == (0, 0)
+    # What is used by another client id of the same user counts together, and others are not concerned.
+    second = Client(process, "other", "ipv4:1:2", "CN=ann")
+    assert (await second.produce())[0] == pytest.approx(0, abs=50)
+    assert (await second.produce())[0] == pytest.approx(5000, rel=0.02)
+    assert await Client(process, "app", "ipv4:1:3", "CN=bob").produce() == (0, 0)
+    assert await Client(process, "app", "ipv4:1:4").produce() == (0, 0)
+    owner = '{client_id="",user="CN=ann"}'
+    assert scrape(process.metrics)["kafka_server_produce_throttle_time" + owner] == pytest.approx(5000, rel=0.02)
+    # A user with a client id of its own has its own.
+    await operator.set("users/CN%3Dann/clients/app", **{PRODUCER: "1000000"})
+    assert await Client(process, "app", "ipv4:1:5", "CN=ann").produce() == (0, 0)
+    await world.stop()
+
+
+@pytest.mark.rule("R18.8")
+@virtually
+async def test_a_new_session_reads_the_quotas_of_users_and_forgets_those_that_are_gone() -> None:
+    world, process, operator = await world_with_quota(**{PRODUCER: "1000000"})
+    await operator.set("users/<default>", **{PRODUCER: "1"})
+    await operator.set("users/ann/clients/app", **{PRODUCER: "1"})
+    await operator.set("users/bob", **{PRODUCER: "1000000"})
+    process.agent._setting_changes.start_session()
+    await asyncio.sleep(1)
+    assert (await Client(process, "app", "ipv4:1:1", "ann").produce())[0] > 0
+    assert (await Client(process, "x", "ipv4:1:2", "ann").produce())[0] > 0
+    # Who has not authenticated is a user, too. Source: Kafka KafkaPrincipal.ANONYMOUS.
+    assert (await Client(process, "x", "ipv4:1:3").produce())[0] > 0
+    assert await Client(process, "x", "ipv4:1:4", "bob").produce() == (0, 0)
+    for name in ("users/<default>", "users/ann/clients/app"):
+        await operator.set(name)
+    process.agent._setting_changes.start_session()
+    await asyncio.sleep(1)
+    assert await Client(process, "x", "ipv4:1:5", "ann").produce() == (0, 0)
     await world.stop()

@@ -30,11 +30,14 @@ class Operator:
         if self._client.session_id == 0:
             self._client.listen(lambda _: None)
             await self._client.start_session()
-        of = ConfigEntity(*entity.split("/"))
-        data = encode_config(configs)
-        write: Op = Create(of.path, data) if self._tree.exists(of.path) is None else SetData(of.path, data)
+        type_, _, name = entity.partition("/")
+        of = ConfigEntity(type_, name)
+        data, parts = encode_config(configs), of.path.split("/")
+        parents = ["/".join(parts[:length]) for length in range(4, len(parts))]
+        writes: list[Op] = [Create(path, encode_config({})) for path in parents if self._tree.exists(path) is None]
+        writes.append(Create(of.path, data) if self._tree.exists(of.path) is None else SetData(of.path, data))
         change = Create(CONFIG_CHANGE_PREFIX, encode_config_change(of), sequential=True)
-        results = await self._client.multi([write, change])
+        results = await self._client.multi([*writes, change])
         assert all(result.ok for result in results), results
         await asyncio.sleep(0.5)
 

@@ -15,6 +15,7 @@ from cluster.security.identities import Identity
 from cluster.security.principals import Principal
 from cluster.zookeeper.port import Create, SetData
 from controller.fenced_writes import FencedWriter
+from state_log.record import Kind
 from tests.controllers.worlds import RunningController, World, run_virtually, running_cluster
 
 ALICE, BOB, ADMIN = (Principal("User", name) for name in ("alice", "bob", "admin"))
@@ -65,6 +66,39 @@ def test_rules_are_written_with_their_notices_described_and_deleted() -> None:
         assert _stored(world, ORDERS) == {AccessRule(ALICE, Operation.DESCRIBE)}
         assert _stored(world, PAYMENTS) is None, "a list without rules is deleted, as by Kafka"
         assert len(await _notices(world, PatternType.PREFIXED)) == 2
+        await c.stop()
+
+    run_virtually(main)
+
+
+def test_each_rule_that_is_added_or_removed_is_recorded_with_who_asked_for_it() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1)
+        await world.create_topic("orders", [1])
+        await world.leads("orders", leader=1)
+        c.sink.changes.clear()
+        every = replace(READ_ORDERS, resource_name="*")
+        admin = RequestContext(
+            principal="User:admin", request_id="r1", peer="ipv4:10.0.0.9:1", identity=Identity(ADMIN)
+        )
+        creation = acls.CreateAclsRequest((READ_ORDERS, WRITE_PAYMENTS, every, replace(READ_ORDERS, principal="bad")))
+        await c.node.handle(admin, creation)
+        again, later = (replace(admin, request_id=name) for name in ("r2", "r3"))
+        await c.node.handle(again, acls.CreateAclsRequest((READ_ORDERS,)))
+        await c.node.handle(later, acls.DeleteAclsRequest((replace(EVERYTHING, operation=3),)))
+        records = [record for record in c.sink.changes if record.kind is Kind.ACCESS_RULE]
+        assert [(r.to_state, r.resource, r.reason, r.topic) for r in records] == [
+            ("added", "Topic:LITERAL:orders", "Allow Read by User:alice from *", "orders"),
+            ("added", "Topic:PREFIXED:pay", "Allow Write by User:bob from 10.0.0.1", None),
+            ("added", "Topic:LITERAL:*", "Allow Read by User:alice from *", None),
+            ("removed", "Topic:LITERAL:*", "Allow Read by User:alice from *", None),
+            ("removed", "Topic:LITERAL:orders", "Allow Read by User:alice from *", "orders"),
+        ]
+        assert {(r.principal, r.peer) for r in records} == {("User:admin", "ipv4:10.0.0.9:1")}
+        assert records[0].request_id == "r1"
+        assert records[0].topic_id is not None
+        assert records[0].cause is not None
+        assert records[0].cause.event == "CreateAclsReceived"
         await c.stop()
 
     run_virtually(main)

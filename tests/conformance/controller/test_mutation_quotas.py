@@ -16,6 +16,8 @@ from cluster.requests.topics import (
     NewTopic,
     TopicToDelete,
 )
+from cluster.security.identities import Identity
+from cluster.security.principals import USER, Principal
 from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change
 from cluster.zookeeper.port import Create, SetData
 from tests.conformance.agent.test_metrics import scrape
@@ -25,11 +27,12 @@ RATE = "controller_mutation_rate"
 THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-async def set_quota(world: World, name: str, **configs: str) -> None:
-    entity = ConfigEntity("clients", name)
-    exists = world.server.tree.get(entity.path) is not None
-    if not exists:
-        await world.create(entity.path)
+async def set_quota(world: World, name: str, type_: str = "clients", **configs: str) -> None:
+    entity = ConfigEntity(type_, name)
+    parts = entity.path.split("/")
+    for path in ("/".join(parts[:length]) for length in range(4, len(parts) + 1)):
+        if world.server.tree.get(path) is None:
+            await world.create(path)
     await world.write(
         SetData(entity.path, encode_config(configs)),
         Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequential=True),
@@ -46,9 +49,13 @@ async def limited(rate: str, **settings: Any) -> tuple[World, RunningController]
 class Client:
     """One connection of a client; `knows`: whether it knows the error."""
 
-    def __init__(self, c: RunningController, client_id: str = "app", port: int = 5, *, knows: bool = True) -> None:
+    def __init__(
+        self, c: RunningController, client_id: str = "app", port: int = 5, *, knows: bool = True, user: str = ""
+    ) -> None:
         self.c = c
-        self.context = RequestContext(peer=f"ipv4:1.2.3.4:{port}", client_id=client_id, knows_quota_error=knows)
+        identity = Identity(Principal(USER, user)) if user else Identity()
+        peer = f"ipv4:1.2.3.4:{port}"
+        self.context = RequestContext(peer=peer, client_id=client_id, knows_quota_error=knows, identity=identity)
 
     async def ask(self, request: Any) -> Any:
         return await self.c.node.handle(self.context, request)
@@ -84,7 +91,7 @@ def test_topics_beyond_the_quota_are_refused_one_by_one_with_the_time_to_wait() 
         # Now there are tokens again.
         assert await client.create(("c", 1)) == ([ErrorCode.NONE], 0)
         samples = scrape(c.metrics)
-        of_client = '{client_id="app"}'
+        of_client = '{client_id="app",user=""}'
         assert samples["kafka_server_controllermutation_tokens" + of_client] == pytest.approx(-1, abs=0.2)
         assert samples["kafka_server_controllermutation_mutation_rate" + of_client] == pytest.approx(31 / 5, abs=0.3)
         assert samples["kafka_server_controllermutation_throttle_time" + of_client] == pytest.approx(500, abs=100)
@@ -176,6 +183,27 @@ def test_a_wait_of_years_is_said_as_far_as_it_can_be(rate: str, knows: bool) -> 
         codes, throttled_ms = await client.create(("a", 1), ("b", 1))
         assert codes == [ErrorCode.NONE, THROTTLED if knows else ErrorCode.NONE]
         assert throttled_ms == 2**31 - 1
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("MQ-4")
+def test_a_user_has_one_quota_whatever_its_clients_call_themselves() -> None:
+    async def main() -> None:
+        world, c = await limited("1000")
+        await set_quota(world, "ann", "users", **{RATE: "1"})
+        await set_quota(world, "ann/clients/free", "users", **{RATE: "1000"})
+        assert (await Client(c, "app", user="ann").create(("a", 11)))[0] == [ErrorCode.NONE]
+        (result,) = (
+            await Client(c, "other", port=6, user="ann").ask(CreateTopicsRequest((NewTopic("b", 1, 1),)))
+        ).topics
+        assert (result.error_code, str(result.error_message)[:40]) == (
+            THROTTLED,
+            "user 'ann' may create and delete 1 parti",
+        )
+        assert (await Client(c, "free", port=7, user="ann").create(("c", 11), ("d", 1)))[0] == [ErrorCode.NONE] * 2
+        assert (await Client(c, "app", port=8, user="bob").create(("e", 11), ("f", 1)))[0] == [ErrorCode.NONE] * 2
         await c.stop()
 
     run_virtually(main)

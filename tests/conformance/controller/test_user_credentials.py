@@ -6,7 +6,22 @@ import msgspec
 import pytest
 
 from cluster.model.errors import ErrorCode
-from cluster.requests.users import ScramCredentialDeletion, ScramCredentialUpsertion
+from cluster.requests.configs import (
+    SET_CONFIG,
+    USER_RESOURCE,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    ConfigResource,
+    DescribeConfigsRequest,
+)
+from cluster.requests.plans import PlannedSetting
+from cluster.requests.users import (
+    DescribeUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialInfo,
+    ScramCredentialUpsertion,
+)
 from cluster.znodes.configs import decode_config, decode_config_change, encode_config
 from cluster.znodes.paths import CONFIG_CHANGES
 from tests.controllers.user_credentials import SHA_256, SHA_512, of, upsertion
@@ -80,6 +95,59 @@ def test_a_malformed_znode_of_a_user_is_not_overwritten() -> None:
         assert kept is not None
         assert kept.data == data
         assert set(_stored(world, "bob") or ()) == {"consumer_byte_rate", "SCRAM-SHA-256"}
+        await c.stop()
+
+    run_virtually(main)
+
+
+def test_users_are_described_by_their_mechanisms_and_iterations_only() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1)
+
+        async def described(*users: str) -> dict[str, Any]:
+            results = (await c.ask(DescribeUserScramCredentialsRequest(users))).results
+            return {r.user: r.credential_infos or r.error_code for r in results}
+
+        assert await described() == {}
+        await _alter(c, upsertion(), upsertion(mechanism=SHA_512, iterations=8192), upsertion("b/ö b"))
+        await world.create("/config/users/quota", encode_config({"producer_byte_rate": "1"}))
+        await world.create("/config/users/damaged", encode_config({"SCRAM-SHA-256": "salt=x,iterations=many"}))
+        await world.create("/config/users/broken", b"not JSON")
+        await world.create("/config/users/<default>", encode_config({"producer_byte_rate": "1"}))
+        ann = (ScramCredentialInfo(SHA_256, 4096), ScramCredentialInfo(SHA_512, 8192))
+        of_b, damaged = (ScramCredentialInfo(SHA_256, 4096),), (ScramCredentialInfo(SHA_256, -1),)
+        everybody = {"ann": ann, "b/ö b": of_b, "broken": ErrorCode.INVALID_CONFIG, "damaged": damaged}
+        assert await described() == everybody
+        assert list(await described()) == sorted(everybody)
+        assert await described("b/ö b", "quota", "nobody", "ann", "ann", "") == {
+            "b/ö b": of_b,
+            "quota": ErrorCode.RESOURCE_NOT_FOUND,
+            "nobody": ErrorCode.RESOURCE_NOT_FOUND,
+            "ann": ErrorCode.DUPLICATE_RESOURCE,
+            "": ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        }
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.parametrize("user", ["ann", "<default>", "ann/clients/app"])
+def test_quotas_of_a_user_are_altered_and_described_without_its_credentials(user: str) -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1)
+        credential = {"SCRAM-SHA-512": "salt=secret"}
+        await world.create("/config/users/ann", encode_config(credential))
+        quota = AlterConfigsResource(USER_RESOURCE, user, (AlterableConfig("producer_byte_rate", SET_CONFIG, "9"),))
+        planned = (await c.ask(AlterConfigsRequest((quota,), validate_only=True))).plan
+        assert planned is not None
+        assert planned.settings == (PlannedSetting(USER_RESOURCE, user, "producer_byte_rate", None, "9"),)
+        (altered,) = (await c.ask(AlterConfigsRequest((quota,)))).responses
+        assert altered.error_code is ErrorCode.NONE
+        kept = credential if user == "ann" else {}
+        assert _stored(world, user) == {**kept, "producer_byte_rate": "9"}
+        (described,) = (await c.ask(DescribeConfigsRequest((ConfigResource(USER_RESOURCE, user),)))).results
+        assert [(config.name, config.value) for config in described.configs] == [("producer_byte_rate", "9")]
+        assert "secret" not in repr(described)
         await c.stop()
 
     run_virtually(main)

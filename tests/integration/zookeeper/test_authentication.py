@@ -94,7 +94,7 @@ async def test_with_sasl_nodes_belong_to_the_user_as_kafka_makes_them(
         {mine, everyone},
         {mine},
         {mine},
-        {("world", "anyone", 31)},
+        {mine, everyone},
     ]
     listener = ("kafka.server", "SessionExpireListener")
     assert metrics.meter(*listener, "ZooKeeperSaslAuthenticationsPerSec").count == 1

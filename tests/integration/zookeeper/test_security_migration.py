@@ -57,9 +57,9 @@ async def test_an_open_tree_is_secured_and_opened_again(connect: Connect) -> Non
         assert (await everyone.multi([Create(path)]))[0].ok
     assert await open_znodes(owner) == ["/", *sorted(set(PATHS) - {"/consumers"}, key=lambda p: (p.count("/"), p))]
     secured = len(PATHS)  # The root, without /consumers.
-    assert await migrate(owner, secures=True, dry_run=True) == MigrationOutcome(changed=secured, unchanged=1)
-    assert await migrate(owner, secures=True) == MigrationOutcome(changed=secured, unchanged=1)
-    assert await migrate(owner, secures=True) == MigrationOutcome(unchanged=secured + 1)
+    assert await migrate(owner, secures=True, dry_run=True) == MigrationOutcome(changed=secured)
+    assert await migrate(owner, secures=True) == MigrationOutcome(changed=secured)
+    assert await migrate(owner, secures=True) == MigrationOutcome(unchanged=secured)
     assert await open_znodes(owner) == []
     assert (await everyone.multi([SetData("/config", b"x")]))[0].error is ZkError.NO_AUTH
     assert (await everyone.multi([SetData("/consumers/old", b"x")]))[0].ok
@@ -68,9 +68,18 @@ async def test_an_open_tree_is_secured_and_opened_again(connect: Connect) -> Non
     stray = await connect(OWNER, sets_acl=False)
     assert (await stray.multi([Create("/config/topics")]))[0].ok
     assert await open_znodes(owner) == ["/config/topics"]
-    assert await migrate(owner, secures=True) == MigrationOutcome(changed=1, unchanged=secured + 1)
+    assert await migrate(owner, secures=True) == MigrationOutcome(changed=1, unchanged=secured)
     assert await migrate(owner, secures=False) == MigrationOutcome(changed=secured + 1, unchanged=1)
     assert (await everyone.multi([SetData("/config", b"x")]))[0].ok
+
+
+async def test_consumers_are_secured_where_nobody_has_any(connect: Connect) -> None:
+    everyone, owner = await connect(None), await connect(OWNER)
+    assert (await everyone.multi([Create("/consumers")]))[0].ok
+    assert await open_znodes(owner) == ["/", "/consumers"]
+    assert await migrate(owner, secures=True) == MigrationOutcome(changed=2)
+    assert await open_znodes(owner) == []
+    assert (await everyone.multi([Create("/consumers/group")]))[0].error is ZkError.NO_AUTH
 
 
 async def test_znodes_of_another_identity_are_named_and_left(connect: Connect) -> None:
@@ -100,5 +109,5 @@ async def test_the_command_secures_as_kafkas_tool_does_and_says_what_it_changed(
     assert "secure needs an identity that will own the znodes" in " ".join(refused.stderr.split()).replace("│ ", "")
     done = run_klamm(*command, "--command-config", str(config), "--format", "json")
     assert done.returncode == 0, done.stderr
-    assert '"changed": 7' in done.stdout.replace('":7', '": 7')
+    assert '"changed": 8' in done.stdout.replace('":8', '": 8')
     assert (await everyone.multi([SetData("/config", b"x")]))[0].error is ZkError.NO_AUTH

@@ -11,6 +11,7 @@ from cluster.requests.configs import (
     DELETE_CONFIG,
     SET_CONFIG,
     TOPIC_RESOURCE,
+    USER_RESOURCE,
     AlterableConfig,
 )
 from cluster.znodes.configs import ConfigEntity
@@ -197,6 +198,32 @@ def test_what_is_no_quota_of_a_client_is_refused(key: str, value: str, why: str)
     check_alterations(entity, [AlterableConfig("producer_byte_rate", SET_CONFIG, "1")])
     with pytest.raises(ApiError, match=why):
         check_alterations(entity, [AlterableConfig(key, SET_CONFIG, value)])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ann", "<default>", "CN%3Dann%2CO%3Dx", "ann/clients/app", "<default>/clients/<default>", "a%2Fb/clients/c"],
+)
+def test_a_user_is_named_as_its_znode(name: str) -> None:
+    assert config_entity(USER_RESOURCE, name, []).path == f"/config/users/{name}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "CN=ann", "ann/", "ann/clients", "ann/clients/", "ann/topics/x", "../brokers", "ann/clients/a/b", "a~b"],
+)
+def test_what_is_no_name_of_a_users_znode_is_refused(name: str) -> None:
+    with pytest.raises(ApiError, match="a user is named as its znode below /config/users") as refused:
+        config_entity(USER_RESOURCE, name, [])
+    assert refused.value.field == "resource_name"
+
+
+@pytest.mark.parametrize("operation", [SET_CONFIG, DELETE_CONFIG])
+def test_credentials_are_not_altered_as_quotas(operation: int) -> None:
+    entity = config_entity(USER_RESOURCE, "ann", [])
+    check_alterations(entity, [AlterableConfig("producer_byte_rate", SET_CONFIG, "1")])
+    with pytest.raises(ApiError, match="SCRAM-SHA-512 is no quota of a user"):
+        check_alterations(entity, [AlterableConfig("SCRAM-SHA-512", operation, "x")])
 
 
 def test_values_of_a_file_keep_their_case_unless_they_are_booleans() -> None:

@@ -91,6 +91,11 @@ class TestCompose:
             "2281",
             "need",
         )
+        # Whoever has a certificate of the authority of the quorum is a member of it.
+        assert added["sslQuorum"] == "true"
+        for store in ("keyStore", "trustStore"):
+            of_clients, of_quorum = added[f"ssl.{store}.location"], added[f"ssl.quorum.{store}.location"]
+            assert Path(of_clients).parent != Path(of_quorum).parent
 
     @pytest.mark.deep
     def test_the_script_makes_every_file_that_is_mounted(self, tmp_path: Path) -> None:
@@ -100,10 +105,13 @@ class TestCompose:
         )
         assert made.returncode == 0
         for name, service in SECURED.items():
-            files = {path.name for path in (tmp_path / "made" / name).iterdir()}
-            asked = re.findall(r"/certs/([\w.-]+)", yaml.safe_dump(service))
+            files = {str(path.relative_to(tmp_path / "made" / name)) for path in (tmp_path / "made" / name).rglob("*")}
+            configured = (FOLDER / "zoo.secured.cfg").read_text() if name.startswith("zookeeper") else ""
+            asked = re.findall(r"/certs/([\w./-]+)", yaml.safe_dump(service) + configured)
             assert {*asked, "ca.pem"} <= files
-            assert "ca-key.pem" not in files
+            assert not [path for path in files if path.endswith("ca-key.pem")]
+        trusted = [(tmp_path / "made" / "zookeeper-1" / path).read_bytes() for path in ("ca.pem", "quorum/ca.pem")]
+        assert trusted[0] != trusted[1]
         properties = (tmp_path / "made" / "cli" / "admin.properties").read_text()
         assert "ssl.keystore.location=/certs/admin.pem\n" in properties
         assert "KLAMM_CERTIFICATES" in DEFAULTS

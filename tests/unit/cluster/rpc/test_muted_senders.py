@@ -8,7 +8,7 @@ from cluster.rpc import muted_senders
 from cluster.rpc.muted_senders import MutedSenders, Sender
 from tests.brokers.agents import virtually
 
-ONE, OTHER = Sender("app", "ipv4:1.2.3.4:5"), Sender("app", "ipv4:1.2.3.4:6")
+ONE, OTHER = Sender("ann", "app", "ipv4:1.2.3.4:5"), Sender("ann", "app", "ipv4:1.2.3.4:6")
 
 
 @pytest.mark.rule("R18.6")
@@ -71,7 +71,7 @@ async def test_of_too_many_the_one_that_was_muted_first_is_forgotten_unless_it_w
 ) -> None:
     monkeypatch.setattr(muted_senders, "_MUTED_MAX", 3)
     muted = MutedSenders()
-    senders = [Sender("app", f"ipv4:1.2.3.4:{port}") for port in range(4)]
+    senders = [Sender("ann", "app", f"ipv4:1.2.3.4:{port}") for port in range(4)]
     for sender in senders[:3]:
         muted.mute(sender, 1000)
     waiting = asyncio.ensure_future(muted.wait_for_turn(senders[0]))

@@ -158,6 +158,21 @@ async def test_a_long_request_is_authorised_completely() -> None:
     assert {topic.error_code for topic in response.topics if topic.name == SHOWN} == {ErrorCode.NONE}
 
 
+@pytest.mark.rule("BD-1")
+@pytest.mark.parametrize("request_kind", [data.MetadataRequest, data.ProduceRequest])
+async def test_more_names_than_a_request_may_have_are_not_even_looked_at(request_kind: Any) -> None:
+    node, names = Node(), tuple(f"{HIDDEN}{number}" for number in range(50_001))
+    parts = tuple(data.ProducePartition(name, 0, b"") for name in names)
+    request = data.ProduceRequest(1, 0, parts) if request_kind is data.ProduceRequest else data.MetadataRequest(names)
+    handler = AuthorizedHandler(node, Rules(NONE), Metrics())
+    identity = IDENTITIES["client without rights"]
+    with pytest.raises(ApiError, match="must have at most 50000 items") as refused:
+        await handler.handle(RequestContext(identity=identity), request)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert refused.value.field in {"topics", "partitions"}
+    assert node.handled == []
+
+
 async def test_a_name_of_30_000_characters_is_looked_up_by_the_prefixes_that_there_are() -> None:
     rules = frozenset({AccessRule(ALICE, Operation.READ)})
     prefixed = Authorizer({Pattern(ResourceType.TOPIC, "or", PatternType.PREFIXED): rules})
