@@ -87,6 +87,7 @@ class ClusterConnection:
             security=None if tls is None else _security(tls),
             sasl=sasl,
         )
+        self.client_id = client_id
         self.waiting = ClientWaits(on_wait)
         self._search = NodeSearch(bootstrap, names or {}, origin)
         self.limits = CallLimits(timeout_ms)
