@@ -87,18 +87,15 @@ class _Window:
 
     def __init__(self) -> None:
         self.latencies = array("d")
-        self._throttled_ms = 0
 
-    def line(self, seconds: float, size: int, throttled_ms: int) -> str:
-        """Describe what came since the last line. `throttled_ms`: of the whole run."""
-        throttled_s, self._throttled_ms = (throttled_ms - self._throttled_ms) / 1000, throttled_ms
+    def line(self, seconds: float, size: int, *, is_throttled: bool) -> str:
         count, found = len(self.latencies), summarize_latencies(self.latencies)
         rate = count / seconds
         self.latencies = array("d")
         return (
             f"{count} records acknowledged, {rate:.1f} records/s ({rate * size / MIB:.2f} MB/s),"
             f" {found.avg:.1f} ms avg latency, {found.max:.1f} ms max latency"
-            + (f", throttled by quota for {throttled_s:.1f} s" if throttled_s else "")
+            + (", throttled by quota" if is_throttled else "")
         )
 
 
@@ -168,8 +165,8 @@ class ProduceLoad:
         while True:
             began = loop.time()
             await asyncio.sleep(_REPORT_S)
-            throttled_ms = self._producer.totals.throttled_ms
-            self._tell(self._window.line(loop.time() - began, self._plan.record_size, throttled_ms))
+            throttled = self._producer.is_throttled
+            self._tell(self._window.line(loop.time() - began, self._plan.record_size, is_throttled=throttled))
 
     async def _verify(self, starts: Mapping[int, Offset], timeout_s: float) -> HistorySummary:
         """Read what the run has stored. Records of others in between are passed over."""

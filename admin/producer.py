@@ -76,8 +76,8 @@ class Delivery(Struct, frozen=True):
 
 
 class ProducerTotals(Struct):
-    """Counts records, and batches that were sent again. `throttled_ms`: for how long brokers did not hear this client, as
-    it was over its quota, all answers together; `first_error`: why the first record was given up.
+    """Counts records, and batches that were sent again. `throttled_ms`: the sum of the throttle times of all answers,
+    for which brokers did not hear this client; `first_error`: why the first record was given up.
     """
 
     acknowledged: int = 0
@@ -188,6 +188,11 @@ class Producer:
         self.totals.failed += count
         if self.totals.first_error is None:
             self.totals.first_error = error
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether a broker does not hear this client now, as it is over its quota."""
+        return self._throttled.is_throttled
 
     async def flush(self) -> None:
         """Send all batches without lingering and wait until each is acknowledged or has failed."""

@@ -1,4 +1,4 @@
-"""Keeps for how long brokers do not hear this client, as it is over a quota, and says so while records wait for that.
+"""Keeps for how long brokers do not hear this client, as it is over a quota, and says so while it waits for that.
 
 A throttled client that says nothing looks like one that hangs. Source: KIP-219.
 """
@@ -39,9 +39,15 @@ class ThrottledLeaders:
         if until is None:
             return ""
         left_s = until - asyncio.get_running_loop().time()
-        again = f" again in {left_s:.1f} s" if left_s > 0 else " only slowly"
+        again = f"again in {left_s:.1f} s" if left_s > 0 else "only now and then"
         name = self._client.name(address)
-        return f"throttled by quota: {name} takes records of client id {self._client.client_id!r}{again}"
+        return f"throttled by quota: {name} hears client id {self._client.client_id!r} {again}"
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether a broker does not hear this client now."""
+        now = asyncio.get_running_loop().time()
+        return any(until > now for until in self._until.values())
 
     def hold(self, deadlines: Mapping[str, float]) -> None:
         """Count a wait for each of these brokers, for which records are held back until the deadline at most.

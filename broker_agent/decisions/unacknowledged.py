@@ -60,7 +60,9 @@ def _waiting(replication: Replication, required: Offset, timeout_ms: int) -> str
     if lagging:
         return f"not in all in-sync replicas within {timeout_ms} ms: {_some(lagging)}; wanted: {required}"
     members = ", ".join(map(str, replication.isr[:_NAMED]))
-    return f"not committed within {timeout_ms} ms: in-sync replicas {members} have it, but the high watermark is not there yet"
+    return (
+        f"not committed within {timeout_ms} ms: in-sync replicas {members} have it, the high watermark is not there yet"
+    )
 
 
 def _some(names: Sequence[str]) -> str:

@@ -34,13 +34,13 @@ def replication(isr: tuple[BrokerId, ...], **ends: int) -> Replication:
         (
             ErrorCode.REQUEST_TIMED_OUT,
             replication((ONE, TWO, THREE), two=3, three=-1),
-            "not in all in-sync replicas within 500 ms: broker 2 has it up to offset 3, broker 3 has fetched nothing yet;"
-            " wanted: 5",
+            "not in all in-sync replicas within 500 ms: broker 2 has it up to offset 3, "
+            "broker 3 has fetched nothing yet; wanted: 5",
         ),
         (
             ErrorCode.REQUEST_TIMED_OUT,
             replication((ONE, TWO), three=2),
-            "not committed within 500 ms: in-sync replicas 1, 2 have it, but the high watermark is not there yet",
+            "not committed within 500 ms: in-sync replicas 1, 2 have it, the high watermark is not there yet",
         ),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, replication((ONE,)), ""),
         (ErrorCode.NONE, replication((ONE,)), ""),
