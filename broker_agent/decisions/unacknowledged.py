@@ -42,7 +42,7 @@ def _too_few(replication: Replication) -> str:
     missing = [f"{broker}" for broker in replication.replicas if broker not in replication.isr]
     return (
         f"{len(replication.isr)} of the {replication.min_isr} in-sync replicas that min.insync.replicas asks for;"
-        f" not in sync: brokers {_some(missing)}"
+        f" not in sync: broker{'' if len(missing) == 1 else 's'} {_some(missing)}"
     )
 
 
@@ -57,6 +57,8 @@ def _waiting(replication: Replication, required: Offset, timeout_ms: int) -> str
         for broker, end in ends.items()
         if end < required
     ]
+    if not lagging and len(replication.isr) < replication.min_isr:
+        return f"not committed within {timeout_ms} ms: {_too_few(replication)}"
     if lagging:
         return f"not in all in-sync replicas within {timeout_ms} ms: {_some(lagging)}; wanted: {required}"
     members = ", ".join(map(str, replication.isr[:_NAMED]))

@@ -42,6 +42,12 @@ def replication(isr: tuple[BrokerId, ...], **ends: int) -> Replication:
             replication((ONE, TWO), three=2),
             "not committed within 500 ms: in-sync replicas 1, 2 have it, the high watermark is not there yet",
         ),
+        (
+            ErrorCode.REQUEST_TIMED_OUT,
+            Replication(leader=ONE, replicas=(ONE, TWO), isr=(ONE,), min_isr=2, remote={}),
+            "not committed within 500 ms: 1 of the 2 in-sync replicas that min.insync.replicas asks for; "
+            "not in sync: broker 2",
+        ),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, replication((ONE,)), ""),
         (ErrorCode.NONE, replication((ONE,)), ""),
     ],
