@@ -90,6 +90,7 @@ class ClusterConnection:
             security=None if self._material is None else _security(self._material),
             sasl=sasl,
         )
+        self.client_id = client_id
         self.waiting = ClientWaits(on_wait)
         self._search = NodeSearch(bootstrap, names or {}, origin)
         self.limits = CallLimits(timeout_ms)

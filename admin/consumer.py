@@ -14,6 +14,7 @@ from admin.offsets import RETRIABLE
 from admin.progress import some_of
 from admin.read_replicas import ReadReplicas
 from admin.record_batches import BadBatchError, Record, decode_records
+from admin.throttled_leaders import ThrottledLeaders
 from admin.topology import Topology
 from admin.waiting import Wait
 from cluster.aio.tasks import TaskSet
@@ -96,6 +97,7 @@ class Consumer:
         self._workers: set[str] = set()
         self._tasks = TaskSet()
         self._waits: dict[str, Wait] = {}
+        self._throttled = ThrottledLeaders(topology.client)
         self._obstacles: dict[str, str] = {}
         """For each broker the reason why its last answer was no good, for the notice of a long wait."""
 
@@ -181,6 +183,7 @@ class Consumer:
             self._obstacles[address] = str(error)
             self._replicas.forget_broker(address)
             return False
+        self._throttled.answered(address, response.throttle_time_ms)
         in_order = response.error_code is ErrorCode.NONE
         errors = {response.error_code, *(data.error_code for data in response.partitions)} - {ErrorCode.NONE}
         if errors:
@@ -200,7 +203,7 @@ class Consumer:
         def without_records() -> str:
             names = [f"{wanted.topic}-{wanted.partition}" for wanted in self._wanted_from(address)]
             why = self._obstacles.get(address, f"{address} has not answered" if address else "there is no leader")
-            return f"no answer for {some_of(names)} yet ({why})"
+            return self._throttled.describe(address) or f"no answer for {some_of(names)} yet ({why})"
 
         if address not in self._waits:
             self._waits[address] = self._topology.client.waiting.begin(without_records, None)

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from admin.client import AdminClient
+from admin.missing_topics import missing_topic
 from admin.progress import Progress
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ErrorCode
@@ -54,12 +55,110 @@ class UnfinishedMove(Struct, frozen=True):
 
 async def chosen_brokers(client: AdminClient, ids: Iterable[int]) -> dict[BrokerId, DescribedBroker]:
     """The registered brokers with these ids. Raises ApiError(BROKER_NOT_AVAILABLE) if one is not."""
+    found, refusal = await find_brokers(client, ids)
+    if refusal is not None:
+        raise refusal
+    return found
+
+
+async def find_brokers(
+    client: AdminClient, ids: Iterable[int]
+) -> tuple[dict[BrokerId, DescribedBroker], ApiError | None]:
+    """Find the registered brokers with these ids; and the error that names those that are not registered."""
+    wanted = sorted({*ids})
     registered = {broker.id: broker for broker in (await client.describe_controller()).brokers}
-    missing = sorted({*ids} - registered.keys())
-    if missing:
-        message = f"no broker {', '.join(map(str, missing))} is registered; 'klamm brokers list' shows those that are"
-        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message, field="broker")
-    return {BrokerId(id_): registered[BrokerId(id_)] for id_ in sorted({*ids})}
+    found = {BrokerId(id_): registered[BrokerId(id_)] for id_ in wanted if id_ in registered}
+    missing = [str(id_) for id_ in wanted if id_ not in registered]
+    if not missing:
+        return found, None
+    message = f"no broker {', '.join(missing)} is registered; 'klamm brokers list' shows those that are"
+    return found, ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message, field="broker")
+
+
+class PlannedDirMove(Struct, frozen=True):
+    """A replica that is to be moved, where it is now, and its size in bytes."""
+
+    broker: BrokerId
+    topic_partition: TopicPartition
+    size: int
+    from_dir: str
+    to_dir: str
+
+
+class DirMovesPlan(Struct, frozen=True):
+    """What an order to move replicas comes to. `unknown`: partitions that do not exist; `in_place`: replicas that are
+    in their directory already, and are not being moved; `moves`: the others that the brokers have.
+    """
+
+    unknown: tuple[RefusedDirMove, ...]
+    in_place: tuple[PlannedDirMove, ...]
+    moves: tuple[PlannedDirMove, ...]
+
+    def needed(self, wanted: WantedDirs) -> WantedDirs:
+        """Leave out of the order what is unknown or in place."""
+        unknown = ((refused.broker, refused.topic_partition) for refused in self.unknown)
+        return without(wanted, (*unknown, *((move.broker, move.topic_partition) for move in self.in_place)))
+
+
+async def plan_moves(
+    client: AdminClient, brokers: Mapping[BrokerId, DescribedBroker], wanted: WantedDirs
+) -> DirMovesPlan:
+    """Find out what is to be moved, and from where. Changes nothing."""
+    unknown = await unknown_partitions(client, (tp for moves in wanted.values() for tp in moves))
+    refused = [
+        RefusedDirMove(broker, tp, path, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown[tp])
+        for broker, moves in sorted(wanted.items())
+        for tp, path in sorted(moves.items())
+        if tp in unknown
+    ]
+    in_place: list[PlannedDirMove] = []
+    planned: list[PlannedDirMove] = []
+    for broker, moves in sorted(wanted.items()):
+        known = {tp: path for tp, path in moves.items() if tp not in unknown}
+        for move, is_in_place in planned_moves(broker, known, await client.describe_log_dirs(brokers[broker])):
+            (in_place if is_in_place else planned).append(move)
+    return DirMovesPlan(tuple(refused), tuple(in_place), tuple(planned))
+
+
+def planned_moves(
+    broker: BrokerId, wanted: Mapping[TopicPartition, str], described: Sequence[DescribedLogDir]
+) -> list[tuple[PlannedDirMove, bool]]:
+    """Find where the replicas of a broker are, sorted; each with whether it is in its directory already, and is not
+    being moved. Those that the broker does not have are left out.
+    """
+    present, future = _places(described)
+    found = []
+    for tp, path in sorted(wanted.items()):
+        if tp in present:
+            where, size = present[tp]
+            is_in_place = normpath(where) == normpath(path) and tp not in future
+            found.append((PlannedDirMove(broker, tp, size, where, path), is_in_place))
+    return found
+
+
+async def unknown_partitions(client: AdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+    """Find the partitions that do not exist, each with a sentence that says so."""
+    asked = sorted(set(partitions))
+    described = {t.name: t for t in (await client.describe_topics(sorted({tp.topic for tp in asked}))).topics}
+    found: dict[TopicPartition, str] = {}
+    for tp in asked:
+        topic = described.get(tp.topic)
+        if topic is None or topic.error_code is not ErrorCode.NONE:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error_code
+            found[tp] = missing_topic(tp.topic, code).message
+        elif all(p.partition != tp.partition for p in topic.partitions):
+            found[tp] = f"topic {tp.topic!r} has no partition {tp.partition}: it has {len(topic.partitions)}"
+    return found
+
+
+def without(wanted: WantedDirs, gone: Iterable[tuple[BrokerId, TopicPartition]]) -> WantedDirs:
+    """Leave these replicas out of an order."""
+    dropped = set(gone)
+    kept = {
+        broker: {tp: path for tp, path in moves.items() if (broker, tp) not in dropped}
+        for broker, moves in wanted.items()
+    }
+    return {broker: moves for broker, moves in kept.items() if moves}
 
 
 async def request_moves(
@@ -94,6 +193,22 @@ def compare_dirs(
     broker: BrokerId, wanted: Mapping[TopicPartition, str], described: Sequence[DescribedLogDir]
 ) -> list[UnfinishedMove]:
     """The replicas of a broker that are not yet in their log directories, sorted."""
+    present, future = _places(described)
+    unfinished = []
+    for tp, path in sorted(wanted.items()):
+        where, size = present.get(tp, ("", 0))
+        if tp in future:
+            copied, lag = future[tp]
+            unfinished.append(UnfinishedMove(broker, tp, path, where, copied, size, lag))
+        elif normpath(where) != normpath(path):
+            unfinished.append(UnfinishedMove(broker, tp, path, where))
+    return unfinished
+
+
+def _places(
+    described: Sequence[DescribedLogDir],
+) -> tuple[dict[TopicPartition, tuple[str, int]], dict[TopicPartition, tuple[int, int]]]:
+    """Find the directory and the size of each replica; and of each copy that is being made, its size and its lag."""
     present: dict[TopicPartition, tuple[str, int]] = {}
     future: dict[TopicPartition, tuple[int, int]] = {}
     for log_dir in described:
@@ -104,15 +219,7 @@ def compare_dirs(
                     future[tp] = replica.partition_size, max(replica.offset_lag, 0)
                 else:
                     present[tp] = log_dir.log_dir, replica.partition_size
-    unfinished = []
-    for tp, path in sorted(wanted.items()):
-        where, size = present.get(tp, ("", 0))
-        if tp in future:
-            copied, lag = future[tp]
-            unfinished.append(UnfinishedMove(broker, tp, path, where, copied, size, lag))
-        elif normpath(where) != normpath(path):
-            unfinished.append(UnfinishedMove(broker, tp, path, where))
-    return unfinished
+    return present, future
 
 
 async def wait_for_dirs(

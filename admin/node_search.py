@@ -16,6 +16,7 @@ from cluster.model.errors import (
     ErrorCode,
     ForeignProtocolError,
     PeerUnreachableError,
+    TlsFailedError,
     UnresolvableHostError,
 )
 from cluster.requests.cluster import NO_ZOOKEEPER, DescribeClusterResponse
@@ -91,6 +92,7 @@ class NodeSearch:
         """Take the addresses to begin with. `origin`: where they come from, "" if no user can correct them."""
         self._origin = origin
         self._wrong: set[str] = set()
+        self._fails_by_tls = False
         self._bootstrap = tuple(dict.fromkeys(bootstrap))
         self._names = dict(names)
         self._outcomes: dict[str, str] = {}
@@ -146,7 +148,7 @@ class NodeSearch:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether it is no use to wait: every address is wrong.
+        """Whether it is no use to wait: every address is wrong, or TLS cannot be agreed on.
 
         An address is wrong if it cannot be resolved, is no klamm port, or refuses and is the only one that a user
         gave; of several that refuse, one may be about to start.
@@ -163,6 +165,8 @@ class NodeSearch:
         """Advise about addresses at which nothing has ever answered; "" if something has."""
         if not self.is_unproven:
             return ""
+        if self._fails_by_tls:
+            return "the TLS settings of this side are those of --command-config"
         this, it = ("this address", "it") if len(self._bootstrap) == 1 else ("these addresses", "them")
         return f"{self._origin} has {this}: correct {it}, or start the cluster"
 
@@ -251,7 +255,8 @@ class NodeSearch:
     def _is_final(self, error: PeerUnreachableError) -> bool:
         if isinstance(error, ConnectionRefusedByHostError):
             return self.is_unproven and len(self._bootstrap) == 1
-        return isinstance(error, UnresolvableHostError | ForeignProtocolError)
+        self._fails_by_tls = isinstance(error, TlsFailedError)
+        return isinstance(error, UnresolvableHostError | ForeignProtocolError | TlsFailedError)
 
     def _learn_names(self, address: str, answer: DescribeClusterResponse) -> None:
         self._names |= {c.address: f"controller {c.id}" for c in answer.controllers}

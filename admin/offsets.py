@@ -9,7 +9,7 @@ from admin.progress import some_of
 from admin.topology import Topology
 from cluster.model.broker import Offset
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.requests.data import CONSUMER, ListOffsetsPartition, ListOffsetsRequest
+from cluster.requests.data import CONSUMER, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult
 
 _LEADER_TIMEOUT_MS: Final = 5_000
 RETRIABLE: Final = frozenset(
@@ -47,11 +47,20 @@ async def list_offsets(
 async def find_offsets(
     topology: Topology, topic: str, timestamps: Mapping[int, int], timeout_s: float
 ) -> dict[int, Offset]:
-    """Ask the leaders for the offset of each partition at a timestamp (ms, LATEST_TIMESTAMP or EARLIEST_TIMESTAMP).
+    """Find only the offsets of what `find_times` finds."""
+    found = await find_times(topology, topic, timestamps, timeout_s)
+    return {partition: result.offset for partition, result in found.items()}
 
-    If a leader changes, the next one is asked. Partitions without an answer in time are missing.
+
+async def find_times(
+    topology: Topology, topic: str, timestamps: Mapping[int, int], timeout_s: float
+) -> dict[int, ListOffsetsResult]:
+    """Ask the leaders for the offset of each partition at a timestamp (ms, or one with a meaning of its own in
+    ListOffsets: LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, MAX_TIMESTAMP), with the timestamp of the record there.
+
+    If a leader changes, the next one is asked. Partitions without an answer in time are missing. Raises ApiError.
     """
-    found: dict[int, Offset] = {}
+    found: dict[int, ListOffsetsResult] = {}
     limit_s = min(timeout_s, topology.client.limits.left_s)
 
     def without_answer() -> str:
@@ -67,7 +76,9 @@ async def find_offsets(
     return found
 
 
-async def _ask_leaders(topology: Topology, topic: str, timestamps: Mapping[int, int], found: dict[int, Offset]) -> None:
+async def _ask_leaders(
+    topology: Topology, topic: str, timestamps: Mapping[int, int], found: dict[int, ListOffsetsResult]
+) -> None:
     """Ask all leaders at once; what one of them answers is `found` also where another is silent."""
     by_leader: dict[str, list[ListOffsetsPartition]] = {}
     for partition, timestamp in timestamps.items():
@@ -84,7 +95,7 @@ async def _ask_leaders(topology: Topology, topic: str, timestamps: Mapping[int, 
             return
         for result in response.partitions:
             if result.error_code is ErrorCode.NONE:
-                found[result.partition] = result.offset
+                found[result.partition] = result
             elif result.error_code not in RETRIABLE:
                 raise ApiError(result.error_code, f"offset of {topic}-{result.partition}")
 

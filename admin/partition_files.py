@@ -20,6 +20,8 @@ from cluster.requests.data import UP_TO_HIGH_WATERMARK
 VERSION: Final = 1
 ANY_DIRECTORY: Final = "any"
 _T = TypeVar("_T")
+_NAMED_MAX: Final = 100
+"""Errors that are named of one file."""
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -67,6 +69,15 @@ class _OffsetsFile(msgspec.Struct):
     version: int = VERSION
 
 
+_ITEMS: Final[Mapping[type[Any], tuple[str, type[Any]]]] = {
+    _TopicsFile: ("topics", _Topic),
+    _MovesFile: ("partitions", _Move),
+    _PartitionsFile: ("partitions", _Partition),
+    _OffsetsFile: ("partitions", _PartitionOffset),
+}
+"""By the form of a file, the name of its list and the form of the items."""
+
+
 def parse_topics(data: bytes, source: str) -> list[str]:
     """Read the topics of a topics-to-move file, each once. Raises ConfigError naming `source`."""
     return list(dict.fromkeys(t.topic for t in _decode(data, _TopicsFile, source).topics))
@@ -84,8 +95,7 @@ def parse_reassignment(data: bytes, source: str) -> dict[TopicPartition, tuple[B
         moves[tp] = tuple(BrokerId(b) for b in move.replicas)
     if not moves:
         errors.append(f"{source}: partitions: must list at least one partition")
-    if errors:
-        raise ConfigError(errors)
+    _refuse(errors)
     return moves
 
 
@@ -120,8 +130,7 @@ def parse_offsets(data: bytes, source: str) -> dict[TopicPartition, Offset]:
         offsets[tp] = Offset(item.offset)
     if not offsets:
         errors.append(f"{source}: partitions: must list at least one partition")
-    if errors:
-        raise ConfigError(errors)
+    _refuse(errors)
     return offsets
 
 
@@ -150,18 +159,50 @@ def _errors(move: _Move) -> list[str]:
     return found
 
 
+class _Items(msgspec.Struct):
+    """A file of any kind, its items not yet decoded."""
+
+    topics: list[msgspec.Raw] = []
+    partitions: list[msgspec.Raw] = []
+
+
 def _decode(data: bytes, form: type[_T], source: str) -> _T:
+    """Decode a file. Raises ConfigError with all errors of its form and of its topics' names."""
     try:
         decoded = msgspec.json.decode(data, type=form)
     except RecursionError as error:
         raise ConfigError([f"{source}: not a valid file: brackets are nested too deeply"]) from error
     except DECODE_ERRORS as error:
-        raise ConfigError([f"{source}: not a valid file: {first_line(error)}"]) from error
+        errors = _errors_of_items(data, form) or [first_line(error)]
+        _refuse([f"{source}: not a valid file: {why}" for why in errors])
     version = getattr(decoded, "version", VERSION)
     if version != VERSION:
         raise ConfigError([f"{source}: version {shortened(version)}: must be {VERSION}"])
     items: list[Any] = getattr(decoded, "topics", None) or getattr(decoded, "partitions", [])
     bad = dict.fromkeys(item.topic for item in items if not bounds.TOPIC_NAME.accepts(item.topic))
-    if bad:
-        raise ConfigError([f"{source}: {why_not(bounds.TOPIC_NAME, topic)}" for topic in bad])
+    _refuse([f"{source}: {why_not(bounds.TOPIC_NAME, topic)}" for topic in bad])
     return decoded
+
+
+def _errors_of_items(data: bytes, form: type[Any]) -> list[str]:
+    """Find what is wrong with each item, as the decoder of a whole file stops at the first; none if it is not that."""
+    found: list[str] = []
+    try:
+        read = msgspec.json.decode(data, type=_Items)
+    except (*DECODE_ERRORS, RecursionError):
+        return found
+    name, item_form = _ITEMS[form]
+    for number, item in enumerate(getattr(read, name)):
+        try:
+            msgspec.json.decode(item, type=item_form)
+        except DECODE_ERRORS as error:
+            path, why = f"$.{name}[{number}]", first_line(error)
+            found.append(why.replace("`$", f"`{path}") if "`$" in why else f"{why} - at `{path}`")
+    return found
+
+
+def _refuse(errors: list[str]) -> None:
+    """Raise ConfigError if there are errors; it names a hundred."""
+    more = len(errors) - _NAMED_MAX
+    if errors:
+        raise ConfigError(errors[:_NAMED_MAX] + ([f"and {more} more errors"] if more > 0 else []))

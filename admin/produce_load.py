@@ -51,7 +51,9 @@ class ProducePlan(Struct, frozen=True, kw_only=True):
 
 
 class ProduceMeasures(Struct, frozen=True):
-    """Counts of measured records that were acknowledged, and of all that were not; `mb`: of 2**20 bytes."""
+    """Counts of measured records that were acknowledged, and of all that were not; `mb`: of 2**20 bytes;
+    `throttled_s`: for how long brokers did not hear the client, as it was over its quota, all answers together.
+    """
 
     records: int
     failed: int
@@ -62,6 +64,7 @@ class ProduceMeasures(Struct, frozen=True):
     latency_ms: LatencySummary
     batches_retried: int
     idempotent: bool
+    throttled_s: float = 0.0
     verified: HistorySummary | None = None
 
 
@@ -85,13 +88,14 @@ class _Window:
     def __init__(self) -> None:
         self.latencies = array("d")
 
-    def line(self, seconds: float, size: int) -> str:
+    def line(self, seconds: float, size: int, *, is_throttled: bool) -> str:
         count, found = len(self.latencies), summarize_latencies(self.latencies)
         rate = count / seconds
         self.latencies = array("d")
         return (
             f"{count} records acknowledged, {rate:.1f} records/s ({rate * size / MIB:.2f} MB/s),"
             f" {found.avg:.1f} ms avg latency, {found.max:.1f} ms max latency"
+            + (", throttled by quota" if is_throttled else "")
         )
 
 
@@ -161,7 +165,8 @@ class ProduceLoad:
         while True:
             began = loop.time()
             await asyncio.sleep(_REPORT_S)
-            self._tell(self._window.line(loop.time() - began, self._plan.record_size))
+            throttled = self._producer.is_throttled
+            self._tell(self._window.line(loop.time() - began, self._plan.record_size, is_throttled=throttled))
 
     async def _verify(self, starts: Mapping[int, Offset], timeout_s: float) -> HistorySummary:
         """Read what the run has stored. Records of others in between are passed over."""
@@ -193,6 +198,7 @@ class ProduceLoad:
             latency_ms=summarize_latencies(self._latencies),
             batches_retried=totals.batches_retried,
             idempotent=self._producer.is_idempotent,
+            throttled_s=round(totals.throttled_ms / 1000, 3),
             verified=verified,
         )
 

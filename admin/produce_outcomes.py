@@ -72,6 +72,17 @@ def explain(tp: TopicPartition, batch: AccumulatedBatch, error: ClusterError) ->
     return error
 
 
+def unexplained(code: ErrorCode, leader: str) -> str:
+    """Say what a refusal without a reason means. `leader`: the name of the node that answered."""
+    match code:
+        case ErrorCode.REQUEST_TIMED_OUT:
+            return f"the leader, {leader}, waited in vain for replicas that are in sync"
+        case ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            return f"too few replicas are in sync, says the leader, {leader}"
+        case _:
+            return f"refused by {leader}"
+
+
 def forgotten(tp: TopicPartition, batch: AccumulatedBatch) -> ClusterError:
     assert batch.number is not None, "leaders forget numbers"
     return ApiError(

@@ -24,9 +24,11 @@ from admin.produce_outcomes import (
     forgotten,
     is_out_of_order,
     may_be_stored_after,
+    unexplained,
 )
 from admin.producer_id_source import ProducerIdSource
 from admin.record_batches import BATCH_OVERHEAD, Headers
+from admin.throttled_leaders import ThrottledLeaders
 from admin.topology import LeaderAddress, Topology
 from admin.waiting import Wait
 from cluster.aio.clock import WallClock
@@ -43,9 +45,9 @@ from cluster.model.partition import TopicPartition
 from cluster.requests.data import ProducePartition, ProduceRequest
 
 _MAX_REQUEST_BYTES = 8 * 1024 * 1024
+"""Half of the bytes that a broker takes by default; one that takes less gets the batches in several requests."""
 _GRACE_MS = 1_000
 """For the way of an answer that a broker gives at the end of the request's time."""
-"""Half of the bytes that a broker takes by default; one that takes less gets the batches in several requests."""
 
 
 _Outcome = Offset | ClusterError
@@ -74,11 +76,14 @@ class Delivery(Struct, frozen=True):
 
 
 class ProducerTotals(Struct):
-    """Counts records, and batches that were sent again. `first_error`: why the first record was given up."""
+    """Counts records, and batches that were sent again. `throttled_ms`: the sum of the throttle times of all answers,
+    for which brokers did not hear this client; `first_error`: why the first record was given up.
+    """
 
     acknowledged: int = 0
     failed: int = 0
     batches_retried: int = 0
+    throttled_ms: int = 0
     first_error: ClusterError | None = None
 
 
@@ -122,8 +127,7 @@ class Producer:
         self._tasks = TaskSet()
         self._waits: dict[TopicPartition, Wait] = {}
         """For the acknowledgement of a batch of each queue, since it was first sent."""
-        self._throttled_until: dict[str, float] = {}
-        """By the address of each broker whose last answer said that this client is over its quota."""
+        self._throttled = ThrottledLeaders(topology.client)
         self._requests: Counter[str] = Counter()
         """The number of requests on their way, by address."""
         self.totals = ProducerTotals()
@@ -136,6 +140,7 @@ class Producer:
     async def __aexit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
         if error is None:
             await self.flush()
+        self._throttled.release()
         await self._tasks.leave(error)
 
     async def send(
@@ -184,6 +189,11 @@ class Producer:
         if self.totals.first_error is None:
             self.totals.first_error = error
 
+    @property
+    def is_throttled(self) -> bool:
+        """Whether a broker does not hear this client now, as it is over its quota."""
+        return self._throttled.is_throttled
+
     async def flush(self) -> None:
         """Send all batches without lingering and wait until each is acknowledged or has failed."""
         self._flushing = True
@@ -227,15 +237,19 @@ class Producer:
         pressed = self._flushing or self._accumulator.memory * 2 > self._options.buffer_memory
         next_check = now + 1.0
         due: list[_Sending] = []
+        held: dict[str, float] = {}
         for queue in self._accumulator.waiting():
             self._renew_numbers(queue)
             if not queue.batches:
                 continue
             leader = self._topology.leader(*queue.topic_partition)
             batch = queue.next_batch(leader, self._in_flight(queue))
-            at = max(queue.due_at(pressed), self._sends_from(leader))
+            sends_from = self._sends_from(leader)
+            at = max(queue.due_at(pressed), sends_from)
             if batch is None:
                 continue
+            if leader is not None and sends_from > now:
+                held[leader.address] = min(held.get(leader.address, inf), batch.deadline)
             if at > now and batch.deadline > now:
                 next_check = min(next_check, at, batch.deadline)
             elif self._fatal is not None or batch.deadline <= now:
@@ -244,6 +258,9 @@ class Producer:
             elif self._number(queue, batch):
                 batch.is_on_wire = True
                 due.append(_Sending(queue, batch, leader))
+        self._throttled.hold(held)
+        if self._accumulator.is_empty:
+            self._throttled.release()
         return due, next_check
 
     def _in_flight(self, queue: PartitionQueue) -> int:
@@ -325,17 +342,16 @@ class Producer:
             return await self._ask(address, sendings[:middle]) | await self._ask(address, sendings[middle:])
         except (PeerUnreachableError, ApiError) as error:
             return dict.fromkeys(asked, error)
-        if response.throttle_time_ms > 0:
-            self._throttled_until[address] = asyncio.get_running_loop().time() + response.throttle_time_ms / 1000
-        else:
-            self._throttled_until.pop(address, None)
+        self._throttled.answered(address, response.throttle_time_ms)
+        self.totals.throttled_ms = self._throttled.total_ms
         if self._options.acks == 0:
             return dict.fromkeys(asked, UNKNOWN_OFFSET)
         forgotten = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response of {address} lacks the partition")
         outcomes: dict[TopicPartition, _Outcome] = dict.fromkeys(asked, forgotten)
+        name = self._topology.client.name(address)
         for result in response.partitions:
             accepted = result.error_code is ErrorCode.NONE
-            refusal = ApiError(result.error_code, result.error_message or f"refused by {address}")
+            refusal = ApiError(result.error_code, result.error_message or unexplained(result.error_code, name))
             outcomes[TopicPartition(result.topic, result.partition)] = result.base_offset if accepted else refusal
         return outcomes
 
@@ -344,7 +360,7 @@ class Producer:
 
         Then only one request at a time is sent there: others would wait for those before them, and use up their time.
         """
-        until = None if leader is None else self._throttled_until.get(leader.address)
+        until = None if leader is None else self._throttled.until(leader.address)
         if leader is None or until is None:
             return 0
         return inf if self._requests[leader.address] else until
@@ -411,9 +427,7 @@ class Producer:
 
         def unacknowledged() -> str:
             why: object = "its leader has not answered" if batch.last_error is None else batch.last_error
-            if self._sends_from(self._topology.leader(*tp)) > asyncio.get_running_loop().time():
-                why = "its leader throttles this client, which is over its quota"
-            return f"{tp}: not acknowledged yet ({why})"
+            return self._throttle_of(tp) or f"{tp}: not acknowledged yet ({why})"
 
         if tp not in self._waits:
             left_s = batch.deadline - asyncio.get_running_loop().time()
@@ -424,13 +438,20 @@ class Producer:
         if wait is not None:
             self._topology.client.waiting.end(wait)
 
+    def _throttle_of(self, tp: TopicPartition) -> str:
+        """Say that the leader throttles this client; "" where it does not."""
+        leader = self._topology.leader(*tp)
+        return "" if leader is None else self._throttled.describe(leader.address)
+
     def _lateness(self, queue: PartitionQueue, batch: AccumulatedBatch) -> ClusterError:
         without_id = self.is_idempotent and batch.number is None and self._numbers.identity is None
         last = f"no producer id: {self._ids.failure}" if without_id else batch.last_error
+        throttle = self._throttle_of(queue.topic_partition)
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"{queue.topic_partition}: not acknowledged within {self._options.delivery_timeout_ms} ms"
-            + ("" if last is None else f"; last error: {last}"),
+            + ("" if last is None else f"; last error: {last}")
+            + (f"; {throttle}" if throttle else ""),
         )
 
 

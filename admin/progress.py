@@ -45,7 +45,7 @@ class Progress:
         return text if remaining is None else f"{text}, about {remaining:.0f} s left"
 
 
-def some_of(names: list[str]) -> str:
-    """Name at most three of the items."""
-    more = len(names) - _NAMED
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
+def some_of(names: list[str], named: int = _NAMED) -> str:
+    """Name at most three of the items, or `named`."""
+    more = len(names) - named
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:named])} and {more} more"

@@ -235,7 +235,7 @@ class Agent:
         yield from self.fetchers.findings()
         yield from self._full.findings()
         yield from self._cleaner.findings()
-        yield from throttle_findings(self.manager)
+        yield from throttle_findings(self.manager, self.copies.throttle)
         yield from self.copies.findings()
 
     def _report_logs(self) -> None:

@@ -77,6 +77,7 @@ class ReplicaOffline(Struct, frozen=True):
 
     topic_partition: TopicPartition
     why: str | None = None
+    topic_id: TopicId | None = None
 
 
 class ReplicaBack(Struct, frozen=True):
@@ -227,7 +228,12 @@ def _replica_stopped(change: ReplicaStopped, _: BrokerId, record: _Record) -> St
 def _replica_offline(change: ReplicaOffline, _: BrokerId, record: _Record) -> StateChange | None:
     if change.why is None:
         return None
-    return record(Kind.ROLE, DIRECTORY_FAILED, change.topic_partition, to_state="offline", reason=change.why)
+    return record(
+        *(Kind.ROLE, DIRECTORY_FAILED, change.topic_partition),
+        topic_id=change.topic_id,
+        to_state="offline",
+        reason=change.why,
+    )
 
 
 def _log_truncated(change: LogTruncated, _: BrokerId, record: _Record) -> StateChange:

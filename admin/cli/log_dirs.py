@@ -1,6 +1,6 @@
 """`klamm brokers log-dirs`: what kafka-log-dirs.sh shows, of klamm's brokers and of those of Apache Kafka."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -9,6 +9,8 @@ from admin.cli.completions import broker_ids, topic_names
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.client import AdminClient
+from admin.missing_topics import refuse_missing
+from admin.progress import some_of
 from cluster.cli.documents import Format
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.model.exit_codes import ExitCode
@@ -18,7 +20,7 @@ from cluster.requests.log_dirs import DescribedLogDir
 LOG_DIRS_EXAMPLES = examples(
     "klamm brokers log-dirs",
     "klamm brokers log-dirs 1 2 --topic orders -o json",
-    exit_codes="0 done; 1 refused, or a broker does not answer; 2 wrong usage.",
+    exit_codes="0 done; 1 refused, a topic does not exist, or a broker does not answer; 2 wrong usage.",
 )
 _COLUMNS: Final = ("broker", "log_dir", "replicas", "future", "size_bytes", "offset_lag", "usable_bytes", "state")
 
@@ -46,12 +48,13 @@ def log_dirs(
     USABLE_BYTES is known from 3.3 on.
     """
 
-    async def main(client: AdminClient) -> list[dict[str, Any] | str]:
+    async def main(client: AdminClient) -> tuple[list[dict[str, Any] | str], list[str]]:
         brokers = _chosen((await client.describe_controller()).brokers, ids)
         questions = [(f"broker {broker.id}", _described(client, broker, topic)) for broker in brokers]
-        return await client.waiting.answers(questions, client.limits.left_s)
+        described = await client.waiting.answers(questions, client.limits.left_s)
+        return described, await _not_hosted(client, described, topic or ())
 
-    described = cluster.ask(main)
+    described, not_hosted = cluster.ask(main)
     brokers = [broker for broker in described if not isinstance(broker, str)]
     write({"brokers": brokers}, cluster.form, _COLUMNS, _rows(brokers))
     if cluster.form is Format.TABLE:
@@ -59,6 +62,8 @@ def log_dirs(
             for log_dir in broker["log_dirs"]:
                 if log_dir["error_message"]:
                     say(f"broker {broker['id']}: {log_dir['log_dir']}: {log_dir['error_message']}")
+    if not_hosted:
+        say(f"warning: no broker shown has a replica of {some_of(not_hosted)}")
     silent = [why for why in described if isinstance(why, str)]
     for why in silent:
         say(why)
@@ -73,6 +78,23 @@ def _chosen(brokers: Sequence[DescribedBroker], ids: Collection[int] | None) -> 
         message = f"no broker {', '.join(map(str, missing))} is registered; 'klamm brokers list' shows those that are"
         raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message, field="broker")
     return sorted((broker for broker in brokers if not ids or broker.id in ids), key=lambda broker: broker.id)
+
+
+async def _not_hosted(
+    client: AdminClient, described: Sequence[dict[str, Any] | str], topics: Iterable[str]
+) -> list[str]:
+    """Find the topics of which no replica was found. Raises ApiError for those of them that do not exist."""
+    hosted = {
+        replica["topic"]
+        for broker in described
+        if not isinstance(broker, str)
+        for log_dir in broker["log_dirs"]
+        for replica in log_dir["replicas"]
+    }
+    missing = [topic for topic in dict.fromkeys(topics) if topic not in hosted]
+    if missing:
+        refuse_missing((await client.describe_topics(missing)).topics)
+    return missing
 
 
 async def _described(

@@ -12,19 +12,23 @@ from admin.cli.parsing import alterations, parse_partition_names
 from admin.client import AdminClient
 from admin.log_dir_balance import DirectoryBalance, plan_balance
 from admin.log_dir_moves import (
+    DirMovesPlan,
+    PlannedDirMove,
     RefusedDirMove,
     UnfinishedMove,
     WantedDirs,
     chosen_brokers,
+    plan_moves,
     request_moves,
     wait_for_dirs,
+    without,
 )
+from admin.progress import some_of
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.exit_codes import ExitCode
 from cluster.model.printable import counted
-from cluster.requests.cluster import DescribedBroker
 from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource
 
 MOVE_DIR_EXAMPLES = examples(
@@ -129,13 +133,7 @@ async def _plans(client: AdminClient, ids: Sequence[int] | None) -> dict[BrokerI
 
 def _plan_document(plans: dict[BrokerId, DirectoryBalance]) -> dict[str, list[dict[str, Any]]]:
     moves = [
-        dict(
-            zip(
-                _PLAN_COLUMNS,
-                (broker, *move.topic_partition, move.size, move.from_dir, move.to_dir),
-                strict=True,
-            )
-        )
+        _move_document(PlannedDirMove(broker, move.topic_partition, move.size, move.from_dir, move.to_dir))
         for broker, plan in plans.items()
         for move in plan.moves
     ]
@@ -154,33 +152,76 @@ class _Order(NamedTuple):
     dry_run: bool
 
 
-def _carry_out(order: _Order, cluster: Cluster, plan: dict[str, Any] | None = None) -> None:
-    wanted, throttle, wait, dry_run = order
+class _Outcome(NamedTuple):
+    """`left`: moves that have not ended in time; `throttled`: the brokers whose throttle stays."""
 
-    async def main(client: AdminClient) -> tuple[list[RefusedDirMove], list[UnfinishedMove]]:
-        brokers = await chosen_brokers(client, wanted)
-        if throttle is not None and not dry_run:
-            await _limit(client, brokers.values(), throttle)
-        refused = await request_moves(client, brokers, wanted, validate_only=dry_run)
-        if not wait or dry_run:
-            return refused, []
-        left = await wait_for_dirs(client, brokers, _without(wanted, refused), say)
-        if throttle is not None and not left:
-            await _limit(client, brokers.values(), None)
-        return refused, left
+    plan: DirMovesPlan
+    refused: list[RefusedDirMove]
+    left: list[UnfinishedMove]
+    throttled: tuple[BrokerId, ...] = ()
 
-    refused, left = cluster.ask(main, check="klamm brokers log-dirs")
-    accepted = sum(map(len, wanted.values())) - len(refused)
-    done = "would be moved" if dry_run else "moved" if wait else "moving"
-    say(f"{counted(accepted - len(left), 'replica')} {done}" + (f", {len(refused)} refused" if refused else ""))
-    report(refused, left, cluster.form, {**(plan or {}), "accepted": accepted, "dry_run": dry_run})
-    if left:
+    @property
+    def moves(self) -> list[PlannedDirMove]:
+        """The moves of the plan that no broker has refused."""
+        refused = {(one.broker, one.topic_partition) for one in self.refused}
+        return [move for move in self.plan.moves if (move.broker, move.topic_partition) not in refused]
+
+
+def _carry_out(order: _Order, cluster: Cluster, document: dict[str, Any] | None = None) -> None:
+    """Move replicas, and say what came of it. `document`: the plan, where it was shown before."""
+    outcome = cluster.ask(lambda client: _move(client, order), check="klamm brokers log-dirs")
+    _say_outcome(order, outcome)
+    moves = [_move_document(move) for move in outcome.moves]
+    if order.dry_run and cluster.form is Format.TABLE and moves:
+        write({}, cluster.form, _PLAN_COLUMNS, (tuple(move.values()) for move in moves))
+    in_place = [_move_document(move) for move in outcome.plan.in_place]
+    written = {"moves": moves, **(document or {}), "in_place": in_place}
+    accepted = len(moves)
+    report(outcome.refused, outcome.left, cluster.form, {**written, "accepted": accepted, "dry_run": order.dry_run})
+    if outcome.left:
         say("timed out: the moves continue; 'klamm brokers log-dirs' shows how far they are")
-    if throttle is not None and not dry_run and (left or not wait):
-        for broker in sorted(wanted):
-            say(f"the throttle stays; when all is moved: klamm brokers alter {broker} --delete-config {_RATE}")
-    if refused or left:
+    for broker in outcome.throttled:
+        say(f"the throttle stays; when all is moved: klamm brokers alter {broker} --delete-config {_RATE}")
+    if outcome.refused or outcome.left:
         raise typer.Exit(ExitCode.REFUSED)
+
+
+async def _move(client: AdminClient, order: _Order) -> _Outcome:
+    brokers = await chosen_brokers(client, order.wanted)
+    plan = await plan_moves(client, brokers, order.wanted)
+    needed = plan.needed(order.wanted)
+    throttled: tuple[BrokerId, ...] = ()
+    if order.dry_run or order.throttle is not None:
+        refused = await request_moves(client, brokers, needed, validate_only=True)
+        if order.dry_run:
+            return _Outcome(plan, [*plan.unknown, *refused], [])
+        throttled = tuple(sorted(_accepted(needed, refused)))
+        await _limit(client, throttled, order.throttle)
+    refused = await request_moves(client, brokers, needed)
+    left: list[UnfinishedMove] = []
+    if order.wait:
+        left = await wait_for_dirs(client, brokers, _accepted(needed, refused), say)
+        if not left:
+            await _limit(client, throttled, None)
+            throttled = ()
+    return _Outcome(plan, [*plan.unknown, *refused], left, throttled)
+
+
+def _accepted(wanted: WantedDirs, refused: Iterable[RefusedDirMove]) -> WantedDirs:
+    return without(wanted, ((one.broker, one.topic_partition) for one in refused))
+
+
+def _say_outcome(order: _Order, outcome: _Outcome) -> None:
+    by_dir: dict[str, list[str]] = {}
+    for one in outcome.plan.in_place:
+        by_dir.setdefault(one.to_dir, []).append(str(one.topic_partition))
+    for path, names in by_dir.items():
+        say(f"{some_of(names)}: already in {path}")
+    done = len(outcome.moves) - len(outcome.left)
+    if done or outcome.refused or not by_dir:
+        verb = "would be moved" if order.dry_run else "moved" if order.wait else "moving"
+        refused = f", {len(outcome.refused)} refused" if outcome.refused else ""
+        say(f"{counted(done, 'replica')} {verb}{refused}")
 
 
 def report(
@@ -203,25 +244,23 @@ def refusal_document(refused: RefusedDirMove) -> dict[str, Any]:
     return dict(zip(_REFUSED_COLUMNS, values, strict=True))
 
 
+def _move_document(move: PlannedDirMove) -> dict[str, Any]:
+    values = (move.broker, *move.topic_partition, move.size, move.from_dir, move.to_dir)
+    return dict(zip(_PLAN_COLUMNS, values, strict=True))
+
+
 def unfinished_document(move: UnfinishedMove) -> dict[str, Any]:
     copied = (move.copied, move.size, move.offset_lag) if move.is_copied else (None, None, None)
     values = (move.broker, *move.topic_partition, move.log_dir, move.present or None, *copied)
     return dict(zip(_UNFINISHED_COLUMNS, values, strict=True))
 
 
-def _without(wanted: WantedDirs, refused: Iterable[RefusedDirMove]) -> WantedDirs:
-    gone = {(refusal.broker, refusal.topic_partition) for refusal in refused}
-    kept = {
-        broker: {tp: path for tp, path in moves.items() if (broker, tp) not in gone} for broker, moves in wanted.items()
-    }
-    return {broker: moves for broker, moves in kept.items() if moves}
-
-
-async def _limit(client: AdminClient, brokers: Iterable[DescribedBroker], bytes_per_second: int | None) -> None:
+async def _limit(client: AdminClient, brokers: Iterable[BrokerId], bytes_per_second: int | None) -> None:
     """Set the throttle of each broker's copies, or remove it. Raises ApiError."""
     set_, deleted = ({}, [_RATE]) if bytes_per_second is None else ({_RATE: str(bytes_per_second)}, [])
-    resources = [AlterConfigsResource(BROKER_RESOURCE, str(b.id), alterations(set_, deleted)) for b in brokers]
-    response = await client.alter_configs(resources)
-    for result in response.responses:
+    resources = [AlterConfigsResource(BROKER_RESOURCE, str(broker), alterations(set_, deleted)) for broker in brokers]
+    if not resources:
+        return
+    for result in (await client.alter_configs(resources)).responses:
         if result.error_code is not ErrorCode.NONE:
             raise ApiError(result.error_code, result.error_message or "the throttle was refused", field=_RATE)

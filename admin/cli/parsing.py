@@ -85,7 +85,7 @@ def parse_partition_names(names: Sequence[str]) -> list[TopicPartition]:
     return list(dict.fromkeys(partitions))
 
 
-def parse_since(text: str, now_ms: int) -> int:
+def parse_since(text: str, now_ms: int, option: str = "--since") -> int:
     """Parse `10m` (before now) or a UTC time in ISO 8601 to ms since the Unix epoch. Raises BadParameter."""
     if match := _AGO.fullmatch(text):
         # Negative ones have a meaning of their own in ListOffsets.
@@ -95,7 +95,7 @@ def parse_since(text: str, now_ms: int) -> int:
         return max(0, int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError):
         message = f"{text!r}: must be a time before now like 30s, 10m, 2h or 1d, or a UTC time like '2026-01-31 09:00'"
-        raise typer.BadParameter(message, param_hint="--since") from None
+        raise typer.BadParameter(message, param_hint=option) from None
 
 
 def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:

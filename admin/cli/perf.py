@@ -187,6 +187,8 @@ def _produce_lines(measures: ProduceMeasures) -> list[str]:
     ]
     if measures.batches_retried:
         lines.append(f"{counted(measures.batches_retried, 'batch', 'batches')} sent again")
+    if measures.throttled_s:
+        lines.append(f"throttled by quota for {measures.throttled_s:.1f} s")
     if measures.verified is not None:
         others = {rule.value: count for rule, count in measures.verified.anomalies.items()}
         counts = {"lost": others.pop("lost", 0), "stored twice": measures.verified.duplicates, **others}

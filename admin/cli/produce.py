@@ -296,6 +296,7 @@ def _report(producer: Producer, order: _Order, size: int, seconds: float) -> Non
     bytes_ = "" if totals.failed else f" ({size / 1e6:.2f} MB)"
     rates += "" if totals.failed else f", {size / 1e6 / seconds:.2f} MB/s"
     retried = f", {counted(totals.batches_retried, 'batch', 'batches')} sent again" if totals.batches_retried else ""
-    say(f"{counted(totals.acknowledged, 'record')}{bytes_} {done} in {seconds:.2f} s: {rates}{retried}")
+    throttled = f", throttled by quota for {totals.throttled_ms / 1000:.1f} s" if totals.throttled_ms else ""
+    say(f"{counted(totals.acknowledged, 'record')}{bytes_} {done} in {seconds:.2f} s: {rates}{retried}{throttled}")
     if totals.batches_retried and not producer.is_idempotent:
         say("the producer was not idempotent: what was sent again may be stored twice")

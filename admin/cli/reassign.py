@@ -28,15 +28,18 @@ from admin.log_dir_moves import (
     UnfinishedMove,
     WantedDirs,
     chosen_brokers,
+    find_brokers,
     request_moves,
     unfinished_moves,
+    unknown_partitions,
     wait_for_dirs,
 )
+from admin.missing_topics import refuse_missing
 from admin.partition_files import parse_reassignment, parse_replica_dirs, parse_topics, reassignment_document
 from admin.replica_moves import Assignment, ProposedMoves, compare, propose_moves, with_directories
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId
-from cluster.model.errors import ApiError, ConfigError, ErrorCode
+from cluster.model.errors import ApiError, ConfigError, ErrorCode, all_refusals
 from cluster.model.exit_codes import ExitCode
 from cluster.model.partition import TopicPartition
 from cluster.model.printable import counted
@@ -147,10 +150,9 @@ def execute(
         if rollback is not None:
             present = await _present_assignment(client, sorted({tp.topic for tp in moves}))
             _save({tp: present[tp] for tp in moves if tp in present}, rollback)
-        brokers = await chosen_brokers(client, wanted) if wanted else {}
-        await _choose_dirs(client, brokers, wanted, dry_run)
+        brokers = await _choose_dirs(client, wanted, dry_run) if wanted else {}
         if throttle is not None and not dry_run:
-            await set_throttle(client, moves, throttle)
+            await set_throttle(client, await _possible(client, moves), throttle)
         response = await _alter(client, moves, dry_run)
         if not wait or dry_run:
             return _Executed(response)
@@ -265,18 +267,38 @@ class _Executed(NamedTuple):
     between_dirs: Sequence[UnfinishedMove] = ()
 
 
-async def _choose_dirs(
-    client: AdminClient, brokers: Mapping[BrokerId, DescribedBroker], wanted: WantedDirs, dry_run: bool
-) -> None:
-    """Tell the brokers in which log directories replicas are to be. Raises ApiError, before anything is changed if
-    one of them would refuse it; a broker that has no replica yet remembers.
+async def _choose_dirs(client: AdminClient, wanted: WantedDirs, dry_run: bool) -> dict[BrokerId, DescribedBroker]:
+    """Tell the brokers in which log directories replicas are to be, and return them; one that has no replica yet
+    remembers it. Raises ApiError with all errors, before anything is changed.
     """
+    brokers, refusal = await find_brokers(client, wanted)
+    errors = [] if refusal is None else [refusal]
+    unknown = await unknown_partitions(client, (tp for moves in wanted.values() for tp in moves))
+    errors += [ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why, field="log_dirs") for why in unknown.values()]
+    known = {
+        broker: {tp: path for tp, path in wanted[broker].items() if tp not in unknown} for broker in sorted(brokers)
+    }
     for validate_only in (True,) if dry_run else (True, False):
-        refused = await request_moves(client, brokers, wanted, validate_only=validate_only)
-        found = [r for r in refused if r.code is not ErrorCode.REPLICA_NOT_AVAILABLE]
-        if found:
-            why = "; ".join(f"broker {r.broker}, {r.topic_partition}: {r.message or r.code.name}" for r in found)
-            raise ApiError(found[0].code, why, field="log_dirs")
+        refused = await request_moves(client, brokers, known, validate_only=validate_only)
+        errors += [
+            ApiError(r.code, f"broker {r.broker}, {r.topic_partition}: {r.message or r.code.name}", field="log_dirs")
+            for r in refused
+            if r.code is not ErrorCode.REPLICA_NOT_AVAILABLE
+        ]
+        if errors:
+            raise all_refusals(errors)
+    return brokers
+
+
+async def _possible(client: AdminClient, moves: Assignment) -> Assignment:
+    """Leave out the moves that would be refused: they need no throttle, and would leave one behind."""
+    refused = {
+        TopicPartition(topic.name, p.partition_index)
+        for topic in (await _alter(client, moves, dry_run=True)).responses
+        for p in topic.partitions
+        if p.error_code is not ErrorCode.NONE
+    }
+    return {tp: replicas for tp, replicas in moves.items() if tp not in refused}
 
 
 def _read_moves(argument: Path | None, option: Path | None) -> Assignment:
@@ -294,9 +316,7 @@ def _read_moves_and_dirs(argument: Path | None, option: Path | None) -> tuple[As
 
 async def _propose(client: AdminClient, names: list[str], brokers: list[BrokerId], rack_aware: bool) -> ProposedMoves:
     topics = (await client.describe_topics(names)).topics
-    for topic in topics:
-        if topic.error_code is not ErrorCode.NONE:
-            raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows the existing ones")
+    refuse_missing(topics)
     live = {b.id: b for b in (await client.describe_controller()).brokers}
     unknown = [b for b in brokers if b not in live]
     if unknown:

@@ -24,7 +24,7 @@ from admin.cli.plans import partition_document, plan_document, write_plan
 from admin.cli.shared_options import with_options
 from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
 from admin.client import AdminClient
-from admin.missing_topics import missing_topic
+from admin.missing_topics import refuse_missing
 from admin.partition_filters import NEED_MIN_ISR, PartitionFilter, chosen
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId
@@ -256,9 +256,7 @@ def describe(
             say(f"topic {topic.name} is being deleted; 'klamm topics delete {topic.name}' shows the progress")
         elif not topic.partitions:
             say(f"topic {topic.name} has no partitions; 'klamm cluster health' says whether its znode is malformed")
-    for topic in described:
-        if topic.error_code is not ErrorCode.NONE:
-            raise missing_topic(topic.name, topic.error_code)
+    refuse_missing(described)
 
 
 def _table(topics: Sequence[DescribedTopic]) -> tuple[list[str], Iterable[Sequence[object]]]:

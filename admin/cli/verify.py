@@ -9,7 +9,7 @@ from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.client import AdminClient
-from admin.missing_topics import missing_topic
+from admin.missing_topics import refuse_missing
 from admin.replica_verification import ReplicaReader, VerifiedPartition, strategy_of, verify_partition
 from admin.topology import Topology
 from cluster.aio.rate_limiter import RateLimiter
@@ -94,9 +94,7 @@ async def _verify(
     if client.kafka is not None:
         await Topology(client).check_records_are_here("kafka-replica-verification.sh", (names or ["TOPIC"])[0])
     topics = (await client.describe_topics(names or None)).topics
-    for topic in topics:
-        if topic.error_code is not ErrorCode.NONE:
-            raise missing_topic(topic.name, topic.error_code)
+    refuse_missing(topics)
     policies = await _policies(client, topics)
     addresses = {broker.id: broker.endpoint.address for broker in described.brokers}
     timeout_ms = min(_ANSWER_MS, int(timeout_s * 1000))

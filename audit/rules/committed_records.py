@@ -39,6 +39,7 @@ from state_log.invariants import ELECTED_HAS_COMMITTED
 from state_log.record import Kind
 
 HIGH_WATERMARK_NEVER_FALLS: Final = "high-watermark-never-falls"
+_OFFLINE: Final = "offline"
 _COMMITTED: Final = pyarrow.schema(
     {
         **KEY,
@@ -171,13 +172,25 @@ SHORT: Final = Kept("short", _PARTITIONS, _short_of, reduce_short)
 
 
 def _shown_of(batch: BucketBatch) -> pyarrow.Table:
-    """Read with which high watermark brokers took the lead in a batch, and where they took another role; reduced."""
-    roles = _roles_of(batch)
+    """Read with which high watermark brokers took the lead in a batch, and where they took another role, or lost the
+    directory of the log; reduced.
+    """
+    roles, stopped = _roles_of(batch), _offline(batch.rows)
     leads = is_one_of(roles["to_state"], [TAKEN_ROLES[0]])
     # A follower takes over a new leader's high watermark, which may be behind its own.
     high_watermark = numpy.where(leads, longs(roles["high_watermark"]), -1)
     columns = [_runs(roles), longs(roles["seq"]), high_watermark, longs(roles["leader_epoch"])]
-    return reduce_shown(pyarrow.table(columns, schema=_SHOWN))
+    # A log that is opened again has an earlier high watermark, as after a restart.
+    nothing = numpy.full(stopped.num_rows, -1)
+    without = [_runs(stopped), longs(stopped["seq"]), nothing, nothing]
+    both = [numpy.concatenate(parts) for parts in zip(columns, without, strict=True)]
+    return reduce_shown(pyarrow.table(both, schema=_SHOWN))
+
+
+def _offline(rows: pyarrow.Table) -> pyarrow.Table:
+    """Find the records of replicas that were taken offline, of which the topic is known."""
+    chosen = is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], [_OFFLINE])
+    return rows.select(("key", *REFERENCE)).filter(pyarrow.array(chosen & (keys(rows["key"]) != 0)))
 
 
 def _runs(rows: pyarrow.Table) -> Keys:
@@ -198,7 +211,7 @@ def reduce_shown(rows: pyarrow.Table) -> pyarrow.Table:
 
 SHOWN: Final = Kept("shown", _SHOWN, _shown_of, reduce_shown)
 """The high watermark with which a run began to lead a partition (`key`: both) in a record (`sub`: its number), and the
-leader epoch; -1: it took another role.
+leader epoch; -1: it took another role, or was offline.
 """
 
 
@@ -209,8 +222,9 @@ def _check(batch: BucketBatch) -> list[AuditFinding]:
 def _falls(batch: BucketBatch) -> Iterator[AuditFinding]:
     """The roles whose high watermark is below the one with which the broker began to lead, though its log has more.
 
-    Compared are roles of neighbouring leader epochs. A replica whose disk failed loses the lead in an epoch of its own,
-    and opens its log with an earlier high watermark; the record that it was stopped names no topic id.
+    Compared are roles of neighbouring leader epochs. A replica whose disk failed mostly loses the lead in an epoch of
+    its own, and opens its log with an earlier high watermark; brokers of earlier releases record that it was offline
+    without a topic id.
     """
     rows = _roles_of(batch)
     key, seq, now = _runs(rows), longs(rows["seq"]), longs(rows["high_watermark"])

@@ -67,11 +67,12 @@ class DirectoryFailures:
         self.taken_out.add(directory)
         self._count.set(len(self.taken_out))
         self._offline_gauge(directory).set(1)
-        lost = [
-            partition.topic_partition
+        topic_ids = {
+            partition.topic_partition: partition.log.topic_id
             for partition in self._manager.online_partitions()
             if partition.log is not None and partition.log.directory == directory
-        ]
+        }
+        lost = [*topic_ids]
         _log.error(
             "Log directory failed; its partitions are offline",
             directory=directory,
@@ -81,7 +82,7 @@ class DirectoryFailures:
         self._fetchers.remove(lost)
         self._copies.remove(lost)
         self._copies.detach_lost(directory)
-        self._manager.commit(*(ReplicaOffline(tp, f"{directory}: {error}") for tp in lost))
+        self._manager.commit(*(ReplicaOffline(tp, f"{directory}: {error}", topic_ids[tp]) for tp in lost))
 
     def took_back(self, directory: str) -> None:
         """Take note that a directory is in service again."""

@@ -46,11 +46,24 @@ class CheckpointedLogs:
         with self._directories[directory]:
             return await disk.run(partial(checkpoints.read_checkpoint, disk, path, checkpoints.decode_offsets))
 
-    async def write_high_watermarks(self, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+    async def write_high_watermarks(
+        self, directory: str, present: Callable[[], Mapping[TopicPartition, Offset]]
+    ) -> None:
+        """Rewrite the `replication-offset-checkpoint` of a directory. Raises StorageError.
+
+        `present`: collects the high watermarks, after other checkpoints are written: a log may be truncated meanwhile.
+        """
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
-                content = checkpoints.encode_offsets({**self._stored(directory, "high_watermark"), **offsets})
-                await self._replace(directory, checkpoints.HIGH_WATERMARKS, content)
+                offsets = {**self._stored(directory, "high_watermark"), **present()}
+                await self._replace_high_watermarks(directory, offsets)
+
+    async def _replace_high_watermarks(self, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Rewrite the file. Until it is written, either content may be what the next start finds."""
+        known = self._directories[directory].high_watermarks
+        known |= {tp: max(offset, known.get(tp, offset)) for tp, offset in offsets.items()}
+        await self._replace(directory, checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(offsets))
+        self._directories[directory].high_watermarks = dict(offsets)
 
     async def write_recovery_points(self) -> None:
         """Rewrite the recovery-point checkpoints of all live directories (R9.1)."""
@@ -98,8 +111,7 @@ class CheckpointedLogs:
         cut = {log.topic_partition: cuts[log.path] for log in self._logs_in(directory) if log.path in cuts}
         lowered = {tp: offset for tp, offset in cut.items() if offset < stored.get(tp, Offset(0))}
         if lowered:
-            content = checkpoints.encode_offsets({**stored, **lowered})
-            await self._replace(directory, checkpoints.HIGH_WATERMARKS, content)
+            await self._replace_high_watermarks(directory, {**stored, **lowered})
 
     async def write_log_starts_of(self, directory: str) -> None:
         """Rewrite the log-start checkpoint of one directory. Raises StorageError."""
@@ -162,7 +174,7 @@ class CheckpointedLogs:
                 for topic_partition in stale:
                     del kept[topic_partition]
                 if stale:
-                    await self._replace(directory, checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(kept))
+                    await self._replace_high_watermarks(directory, kept)
 
     def _logs_in(self, directory: str) -> list[PartitionLog]:
         """The current logs and the copies in a directory; it has one of a partition at most."""

@@ -353,7 +353,7 @@ class LogDirectories(CheckpointedLogs):
                 # A partition that was deleted meanwhile must not get one (R9.9).
                 if self.futures.get(topic_partition) is future:
                     offsets[topic_partition] = future.high_watermark_to_checkpoint
-                    await self._replace(path, checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(offsets))
+                    await self._replace_high_watermarks(path, offsets)
 
     def replace_current(self, future: PartitionLog) -> None:
         """Let a copy that was put in its place be the current log, in one step with its users (R11.12)."""

@@ -54,6 +54,8 @@ class LogDirectory:
         """Serialises writers of the directory's checkpoints: they share the name of the temporary file."""
         self.cut_markers: list[str] = []
         """Paths of markers of logs truncated below what the checkpoints may hold."""
+        self.high_watermarks: dict[TopicPartition, Offset] = {}
+        """What the checkpoint of high watermarks may have at most, which a log's own may have fallen below since."""
         self.to_forget: set[TopicPartition] = set()
         """Partitions that were deleted from here and may be in the checkpoints still."""
         self._disk = disk

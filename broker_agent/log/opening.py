@@ -209,6 +209,7 @@ class _Loader:
                 self._report_unacceptable(path, names.unacceptable)
                 directory.remove_later(names.removable, self._options.default_config.file_delete_delay_ms)
                 offsets = await disk.run(partial(_read_offsets, disk, path))
+                directory.high_watermarks = {tp: known.high_watermark for tp, known in offsets.items()}
                 known_damage = await disk.run(partial(_read_damage, disk, path))
                 # Last: whatever fails before it does not cost the next start a recovery.
                 is_new = await disk.run(partial(is_new_to_klamm, disk, path))

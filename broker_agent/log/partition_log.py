@@ -325,7 +325,8 @@ class PartitionLog(ReadableLog):
         """Lower the recovery point, also for the next start, and remove snapshots with the batches that will go.
         `stored_end`: where the batches end at least that are left.
         """
-        checkpointed = max(self.recovery_point, self.first_dirty_offset, self._high_watermark)
+        on_disk = self._log_directory.high_watermarks.get(self.topic_partition, Offset(0))
+        checkpointed = max(self.recovery_point, self.first_dirty_offset, self._high_watermark, on_disk)
         self._log_directory.mark_cut(self.path, stored_end, checkpointed)
         self._flusher.on_truncation(offset)
         self.first_dirty_offset = min(self.first_dirty_offset, offset)

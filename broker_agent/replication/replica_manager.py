@@ -335,16 +335,17 @@ class ReplicaManager:
     async def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of all online partitions that have a log, and of copies, by directory (R9.8)."""
         for directory in self.logs.live_directories:
-            # Collected for each directory: a partition may be deleted while another directory is written.
-            hosted = (p.log for p in self.online_partitions() if p.log is not None)
-            logs = (log for log in (*self.logs.futures.all.values(), *hosted) if log.directory == directory)
-            offsets = {log.topic_partition: log.high_watermark_to_checkpoint for log in logs}
             try:
-                await self.logs.write_high_watermarks(directory, offsets)
+                await self.logs.write_high_watermarks(directory, partial(self._high_watermarks_in, directory))
             except FullDirectoryError as error:
                 _log.debug("Checkpoint of high watermarks waits for room", directory=directory, error=str(error))
             except StorageError as error:
                 _log.warning("Checkpointing high watermarks failed", directory=directory, error=str(error))
+
+    def _high_watermarks_in(self, directory: str) -> dict[TopicPartition, Offset]:
+        hosted = (p.log for p in self.online_partitions() if p.log is not None)
+        logs = (log for log in (*self.logs.futures.all.values(), *hosted) if log.directory == directory)
+        return {log.topic_partition: log.high_watermark_to_checkpoint for log in logs}
 
     def shrink_isrs(self) -> None:
         """Propose to remove lagging followers from the ISR of every partition led here (R8.4)."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from broker_agent.replication.copy_throttle import CopyThrottle
+from broker_agent.replication.copy_throttle import RATE_KEY, CopyThrottle
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.replication.replication_quota import ReplicationQuota
@@ -28,7 +28,6 @@ from cluster.zookeeper.port import ZooKeeper
 
 _TOPICS: Final = "topics"
 _NUM_REPLICA_FETCHERS: Final = "num.replica.fetchers"
-_COPY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _log = structlog.stdlib.get_logger()
 
 
@@ -92,7 +91,7 @@ class DynamicBrokerSettings:
         self._fetchers = fetchers
         self._fetchers_of_file = fetchers_of_file
         self._quotas, self._client_quotas = quotas, client_quotas
-        self._copy_throttle, self._copy_rate_of_file = copy_throttle, copy_throttle.bytes_per_second
+        self._copy_throttle = copy_throttle
         self._log_level, self._users = log_level, users
 
     async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
@@ -110,10 +109,12 @@ class DynamicBrokerSettings:
         fetchers = _first_number(_NUM_REPLICA_FETCHERS, (own, of_all), 1, bounds.INT32_MAX)
         self._fetchers.resize(self._fetchers_of_file if fetchers is None else fetchers)
         for quota in self._quotas:
-            rates = [_first_number(quota.side.rate_key, (layer,), 0, bounds.INT64_MAX) for layer in (own, of_all)]
-            quota.set_rate(own=rates[0], of_all=rates[1])
-        rate = _first_number(_COPY_RATE, (own, of_all), 0, bounds.INT64_MAX)
-        self._copy_throttle.limit(self._copy_rate_of_file if rate is None else rate)
+            quota.set_rate(own=_rate(quota.side.rate_key, own), of_all=_rate(quota.side.rate_key, of_all))
+        self._copy_throttle.override(own=_rate(RATE_KEY, own), of_all=_rate(RATE_KEY, of_all))
+
+
+def _rate(key: str, layer: Mapping[str, str]) -> int | None:
+    return _first_number(key, (layer,), 0, bounds.INT64_MAX)
 
 
 def _first_number(key: str, layers: Sequence[Mapping[str, str]], lowest: int, highest: int) -> int | None:

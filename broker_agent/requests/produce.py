@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from broker_agent.decisions import data_requests
 from broker_agent.decisions.isr import maximal_isr
+from broker_agent.decisions.unacknowledged import Replication, explain
 from broker_agent.log.append_info import AppendInfo
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
@@ -19,7 +20,7 @@ from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.batch_validation import BatchValidation
 from cluster.aio.clock import WallClock
 from cluster.aio.slices import each_slice, in_slices
-from cluster.model.broker import Offset
+from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import ErrorCode, LogAppendError, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
@@ -146,8 +147,9 @@ class ProduceRequests:
         if not partition.is_leader or partition.log is None:
             raise LogAppendError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
         if acks == data_requests.ACKS_ALL and len(partition.isr) < partition.min_isr:
+            code = ErrorCode.NOT_ENOUGH_REPLICAS
             raise LogAppendError(
-                ErrorCode.NOT_ENOUGH_REPLICAS, f"the ISR has {len(partition.isr)} of {partition.min_isr} members"
+                code, explain(code, _replication(partition, partition.isr), required=Offset(0), timeout_ms=0)
             )
         if validated is None:
             validated = self._validation.validate(item.records, partition.log.config)
@@ -239,13 +241,29 @@ class ProduceRequests:
         if waiting.pending and not await purgatory.wait(waiting.test, keys, request.timeout_ms):
             async for expired in each_slice(tuple(waiting.pending)):
                 self._manager.metrics.record_expired_produces(expired)
-        return [self._final(waiting, result) async for result in in_slices(results)]
+        return [self._final(waiting, result, request.timeout_ms) async for result in in_slices(results)]
 
-    def _final(self, waiting: "_WaitingProduce", result: "_Result") -> ProducePartitionResult:
+    def _final(self, waiting: "_WaitingProduce", result: "_Result", timeout_ms: int) -> ProducePartitionResult:
         if result.awaited is None:
             return result.answer
         tp = result.awaited.partition.topic_partition
-        return self._name_leader(tp, waiting.with_outcome(tp, result.answer))
+        answer = waiting.with_outcome(tp, result.answer)
+        if answer.error_code is not ErrorCode.NONE and result.awaited.partition.log is not None:
+            partition = result.awaited.partition
+            state = _replication(partition, maximal_isr(partition.isr_state))
+            why = explain(answer.error_code, state, required=result.awaited.required, timeout_ms=timeout_ms)
+            answer = replace(answer, error_message=why)
+        return self._name_leader(tp, answer)
+
+
+def _replication(partition: HostedPartition, isr: Sequence[BrokerId]) -> Replication:
+    return Replication(
+        leader=partition.leader_id,
+        replicas=partition.assignment.replicas,
+        isr=isr,
+        min_isr=partition.min_isr,
+        remote=partition.remote,
+    )
 
 
 class _Awaited(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What of a throttle of replication is set on a broker, so that one which nobody needs any more is found.
+"""What of the throttles of moves is set on a broker, so that one which nobody needs any more is found.
 
 Whether a reassignment is under way only the controller knows: the health check leaves these out meanwhile.
 """
@@ -6,6 +6,7 @@ Whether a reassignment is under way only the controller knows: the health check 
 from collections.abc import Iterator
 from typing import Final
 
+from broker_agent.replication.copy_throttle import RATE_KEY, CopyThrottle
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.replication.replication_quota import ThrottledSide
 from cluster.requests.cluster import Finding
@@ -13,8 +14,9 @@ from cluster.requests.cluster import Finding
 KIND: Final = "forgotten_throttle"
 
 
-def throttle_findings(manager: ReplicaManager) -> Iterator[Finding]:
-    """The rates of this broker, and the topics led here that have a list of throttled replicas."""
+def throttle_findings(manager: ReplicaManager, copies: CopyThrottle) -> Iterator[Finding]:
+    """Report the rates of this broker, and the topics led here that have a list of throttled replicas."""
+    yield from _of_copies(manager, copies)
     rates = [quota for quota in (manager.leader_quota, manager.follower_quota) if quota.bytes_per_second is not None]
     for name in sorted({"default" if quota.is_of_all else str(manager.own_id) for quota in rates}):
         here = [quota for quota in rates if quota.is_of_all is (name == "default")]
@@ -22,6 +24,23 @@ def throttle_findings(manager: ReplicaManager) -> Iterator[Finding]:
         limits = ", ".join(f"{quota.side.rate_key} is {quota.bytes_per_second} bytes/s" for quota in here)
         detail = f"{limits}, and nothing is being reassigned: 'klamm brokers alter {name} {options}'"
         yield Finding(KIND, detail, broker=manager.own_id)
+    yield from _of_topics(manager)
+
+
+def _of_copies(manager: ReplicaManager, throttle: CopyThrottle) -> Iterator[Finding]:
+    """Report an override of the limit for copies between log directories, unless a replica is being copied."""
+    if throttle.is_overridden and not manager.logs.futures.all:
+        name = "default" if throttle.is_of_all else str(manager.own_id)
+        detail = (
+            f"{RATE_KEY} is {throttle.bytes_per_second} bytes/s, and no replica is being moved between log directories:"
+            f" 'klamm brokers alter {name} --delete-config {RATE_KEY}'; a limit that is to stay belongs into the"
+            " configuration file of the broker"
+        )
+        yield Finding(KIND, detail, broker=manager.own_id)
+
+
+def _of_topics(manager: ReplicaManager) -> Iterator[Finding]:
+    """Report the topics led here that have a list of throttled replicas."""
     topics: dict[str, tuple[str, str]] = {}
     for partition in manager.online_partitions():
         if partition.is_leader and partition.log is not None:

@@ -211,6 +211,12 @@ class UnresolvableHostError(PeerNotConnectedError):
     """The host name in an address cannot be resolved."""
 
 
+class TlsFailedError(PeerNotConnectedError):
+    """No connection can be made with the settings of TLS, and certificates, that this side has: one of the two sides
+    speaks no TLS, the other's certificate is refused, or its own has expired.
+    """
+
+
 class ForeignProtocolError(PeerUnreachableError):
     """Whoever answers at the address is none of klamm's."""
 

@@ -78,7 +78,7 @@ class RpcClient:
                 connection.offers_replica_fetch = False
                 return await self.call(address, request, timeout_ms, request_id=request_id)
             elif error.code() is grpc.StatusCode.UNAVAILABLE:
-                failure = connection.explained(failure)
+                failure = await connection.explained(failure)
                 await self._on_connection_lost(address, connection)
             raise failure from error
         except grpc.aio.UsageError as error:

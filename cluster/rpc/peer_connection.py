@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import grpc
 
-from cluster.model.errors import ApiError, ConfigError, ErrorCode, PeerUnreachableError
+from cluster.model.errors import ApiError, ConfigError, ErrorCode, PeerUnreachableError, TlsFailedError
 from cluster.requests.authentication import AuthenticateRequest, AuthenticateResponse
 from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
 from cluster.rpc.client_sessions import ClientSession
@@ -15,8 +15,10 @@ from cluster.rpc.methods import METHOD_OF_REQUEST, Method, encode_request
 from cluster.rpc.status import CONNECTION_CLOSED, error_of
 from cluster.rpc.transport_security import ChannelSecurity
 from cluster.sasl.clients import ReadCredentials
+from cluster.tls.probe import speaks_tls
 
-_NO_TLS_HERE: Final = "perhaps it speaks TLS: this side does not, as security.protocol=SSL is not set"
+_NO_TLS_HERE: Final = "it speaks TLS, and this side does not, as security.protocol=SSL is not set"
+_PROBE_S: Final = 2.0
 _AUTHENTICATE: Final = METHOD_OF_REQUEST[AuthenticateRequest]
 _AUTHENTICATION_S: Final = 10.0
 """The time for the answer to one message of an exchange."""
@@ -128,12 +130,17 @@ class PeerConnection:
         response: AuthenticateResponse = decoded(_AUTHENTICATE, answer, self._address)
         return response
 
-    def explained(self, failure: PeerUnreachableError) -> PeerUnreachableError:
-        """Say more of a connection that the peer closed before it answered anything."""
-        if self.is_made or failure.why != CONNECTION_CLOSED:
+    async def explained(self, failure: PeerUnreachableError) -> PeerUnreachableError:
+        """Say more of a connection that the peer closed before it answered anything, if its port speaks TLS.
+
+        Otherwise the peer may as well have ended in that moment.
+        """
+        if self.is_made or failure.why != CONNECTION_CLOSED or not await speaks_tls(self._address, _PROBE_S):
             return failure
-        guess = _NO_TLS_HERE if self.security is None else self.security.why_closed()
-        return type(failure)(failure.address, f"{failure.why}: {guess}")
+        if self.security is None:
+            return TlsFailedError(failure.address, _NO_TLS_HERE)
+        why, is_certain = self.security.why_closed()
+        return (TlsFailedError if is_certain else type(failure))(failure.address, f"{failure.why}: {why}")
 
     def callable(self, method: Method) -> _Callable:
         known = self._callables.get(method.path)

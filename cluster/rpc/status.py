@@ -25,6 +25,7 @@ from cluster.model.errors import (
     PeerTooOldError,
     PeerUnreachableError,
     RequestTooLargeError,
+    TlsFailedError,
     UnresolvableHostError,
 )
 
@@ -109,6 +110,8 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
 _REFUSED: Final = "connection refused"
 CONNECTION_CLOSED: Final = "connection closed"
 _UNRESOLVABLE: Final = "the host name cannot be resolved"
+_NO_TLS: Final = "it does not speak TLS"
+_OTHER_NAME: Final = "its certificate does not have the name by which it is reached"
 _UNSENT: Final = {
     "Connection refused": _REFUSED,
     "DNS resolution failed": _UNRESOLVABLE,
@@ -124,8 +127,8 @@ _UNSENT: Final = {
     "SO_ERROR): Connection timed out": "connection timed out",
     "No route to host": "no route to the host",
     "Network is unreachable": "the network is unreachable",
-    "WRONG_VERSION_NUMBER": "it does not speak TLS",
-    "Hostname Verification Check failed": "its certificate does not have the name by which it is reached",
+    "WRONG_VERSION_NUMBER": _NO_TLS,
+    "Hostname Verification Check failed": _OTHER_NAME,
 }
 _REASONS: Final = {
     **_UNSENT,
@@ -138,6 +141,7 @@ _REASONS: Final = {
 
 
 _HANDSHAKE: Final = "TLS handshake failed"
+_UNTRUSTED: Final = f"{_HANDSHAKE}: CERTIFICATE_VERIFY_FAILED"
 _HANDSHAKE_ERROR: Final = re.compile(r"handshake failed .*OPENSSL_internal:(?P<why>.*?)(: OK)?$")
 """OpenSSL's words for what is wrong with the peer's certificate."""
 _TOO_LARGE: Final = re.compile(
@@ -208,6 +212,8 @@ def _without_answer(call: grpc.aio.AioRpcError, address: str) -> PeerUnreachable
         return UnresolvableHostError(address, reason)
     if reason == _REFUSED:
         return ConnectionRefusedByHostError(address, reason)
+    if reason in (_NO_TLS, _OTHER_NAME) or reason.startswith(_UNTRUSTED):
+        return TlsFailedError(address, reason)
     was_sent = reason not in _UNSENT.values() and not reason.startswith(_HANDSHAKE)
     return (PeerUnreachableError if was_sent else PeerNotConnectedError)(address, reason)
 

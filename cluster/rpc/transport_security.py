@@ -105,6 +105,7 @@ class ChannelSecurity:
             self._made = generation, grpc.ssl_channel_credentials(material.roots, key, chain)
         return self._made[1]
 
-    def why_closed(self) -> str:
-        """Guess why a peer closed a connection in the handshake."""
-        return why_refused(self._material.current.own, "ssl.keystore.location")
+    def why_closed(self) -> tuple[str, bool]:
+        """Guess why a peer closed a connection in the handshake. Returns the reason, and whether it is certain."""
+        own = self._material.current.own
+        return why_refused(own, "ssl.keystore.location"), own is not None and own.is_expired

@@ -32,6 +32,10 @@ class OwnCertificate(Struct, frozen=True):
     serial: int
     not_after: float
 
+    @property
+    def is_expired(self) -> bool:
+        return self.not_after < time.time()
+
 
 class Material(Struct, frozen=True):
     """What one end of a connection shows, and whom it trusts. `own` None: it shows nothing; `roots` None: what this
@@ -69,7 +73,7 @@ def why_refused(own: OwnCertificate | None, setting: str) -> str:
     """
     if own is None:
         return f"this side shows no certificate ({setting}), and perhaps it demands one"
-    if own.not_after < time.time():
+    if own.is_expired:
         expired = _time(datetime.fromtimestamp(own.not_after, UTC))
         return f"the certificate of this side, {own.subject}, expired at {expired}"
     return f"perhaps it does not trust the certificate of this side, {own.subject}, issued by {own.issuer}"

@@ -12,7 +12,13 @@ from cluster.requests.log_dirs import (
     DescribedLogDir,
     DescribeLogDirsRequest,
 )
-from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change
+from cluster.znodes.configs import (
+    CONFIG_CHANGE_PREFIX,
+    DEFAULT_ENTITY,
+    ConfigEntity,
+    encode_config,
+    encode_config_change,
+)
 from cluster.zookeeper.port import Create, SetData
 from tests.brokers.agents import TP, AgentProcess, AgentWorld, connect, until
 
@@ -71,10 +77,14 @@ async def moved(process: AgentProcess, path: str, tp: TopicPartition = TP, *, wi
     await until(is_there, within_s)
 
 
-async def limit_copies(world: AgentWorld, bytes_per_second: int | None, broker: int = 1) -> None:
-    """Set the throttle of copies of a broker as tools do, and wait until it has it; None removes it."""
+async def limit_copies(
+    world: AgentWorld, bytes_per_second: int | None, broker: int = 1, *, of_all: bool = False
+) -> None:
+    """Set the throttle of copies of a broker, or of all, as tools do, and wait until the broker has it; None removes
+    it.
+    """
     tool = await connect(world.zookeeper)
-    entity = ConfigEntity("brokers", str(broker))
+    entity = ConfigEntity("brokers", DEFAULT_ENTITY if of_all else str(broker))
     content = encode_config({} if bytes_per_second is None else {RATE: str(bytes_per_second)})
     exists = world.zookeeper.tree.exists(entity.path) is not None
     write = SetData(entity.path, content) if exists else Create(entity.path, content)

@@ -47,7 +47,7 @@ async def fill(node: Node) -> PartitionLog:
     append(log, keyed_batch([("k0", "active")]), epoch=2)
     await node.logs.flush_due()
     await node.logs.write_recovery_points()
-    await node.logs.write_high_watermarks(log.directory, {TP: log.high_watermark})
+    await node.logs.write_high_watermarks(log.directory, lambda: {TP: log.high_watermark})
     return log
 
 

@@ -171,7 +171,7 @@ async def test_a_begun_leader_epoch_is_on_disk_when_begin_returns(node: Node) ->
 async def test_high_watermarks_are_read_back_as_they_were_written(node: Node) -> None:
     await node.start()
     offsets = {TopicPartition("b", 1): Offset(4), TopicPartition("a-b", 10): Offset(0)}
-    await node.logs.write_high_watermarks(node.paths[0], offsets)
+    await node.logs.write_high_watermarks(node.paths[0], lambda: offsets)
     assert await node.logs.read_high_watermarks(node.paths[0]) == offsets
     assert await node.logs.read_high_watermarks(node.paths[1]) == {}
 
@@ -181,7 +181,7 @@ async def test_a_log_created_anew_does_not_inherit_the_high_watermark_of_the_del
     await node.start()
     log = await node.log()
     other = TopicPartition("u", 0)
-    await node.logs.write_high_watermarks(log.directory, {TP: Offset(800), other: Offset(3)})
+    await node.logs.write_high_watermarks(log.directory, lambda: {TP: Offset(800), other: Offset(3)})
     await node.logs.delete([TP])
     assert await node.logs.read_high_watermarks(log.directory) == {other: 3}
 

@@ -78,6 +78,8 @@ class ScriptedCluster:
         """How many batches are acknowledged and not stored."""
         self.controller = FIRST_CONTROLLER
         self.produce_requests = 0
+        self.throttle_ms: list[int] = []
+        """The throttle times of the next answers to producers; later ones have none."""
         self.without_zookeeper: set[int] = set()
         self.hanging: set[int] = set()
         self.read_replicas: dict[int, int] = {}
@@ -213,7 +215,7 @@ class ScriptedNode:
         if cluster.lose_answers:
             cluster.lose_answers -= 1
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the answer is lost, the records are not")
-        return ProduceResponse(tuple(results))
+        return ProduceResponse(tuple(results), cluster.throttle_ms.pop(0) if cluster.throttle_ms else 0)
 
     def _fetch(self, part: FetchPartition, rack: str) -> FetchPartitionData:
         follower = self.cluster.read_replicas.get(part.partition, -1) if rack else -1

@@ -66,9 +66,9 @@ def test_a_leader_moves_under_load_and_goes_on_after_kill_9(cluster: LocalCluste
     eventually(lambda: sorted(partitions(cluster, "moved")[0]["isr"]) == [1, 2], "broker 1 is in sync")
     assert place_of(cluster, 1, "moved") == (source, target)
     klamm(cluster, "brokers", "alter", "1", "--delete-config", RATE)
-    # The same once more: the move is running, and is waited for.
+    # The same once more: the move is running, and is waited for, unless it has just ended.
     done = klamm(cluster, "brokers", "move-dir", "1", "moved-0", "--to", target, "--timeout", "120")
-    assert "1 replica moved" in done.stderr
+    assert done.stderr.splitlines()[-1] in ("1 replica moved", f"moved-0: already in {target}")
     assert place_of(cluster, 1, "moved") == (target, source)
     story = klamm(cluster, "story", "moved-0").stdout
     for what in ("begins to move", "has moved"):
@@ -90,12 +90,89 @@ def test_what_a_broker_refuses_is_named(cluster: LocalCluster) -> None:
     _, target = place_of(cluster, 1, "refused")
     answer = klamm(cluster, "brokers", "move-dir", "1", "refused-0", "refused-5", "--to", "/nowhere", code=1)
     assert "LOG_DIR_NOT_FOUND" in answer.stdout
-    answer = klamm(cluster, "brokers", "move-dir", "1", "refused-5", "--to", target, "-o", "json", code=1)
-    [refused] = json.loads(answer.stdout)["refused"]
-    assert (refused["error"], refused["partition"]) == ("REPLICA_NOT_AVAILABLE", 5)
+    unknown = ("refused-5", "nope-0")
+    answer = klamm(cluster, "brokers", "move-dir", "1", *unknown, "--to", target, "--throttle", "1", code=1)
+    assert "topic 'refused' has no partition 5: it has 1" in answer.stdout
+    assert "topic 'nope' does not exist" in answer.stdout
+    # Nothing is to be copied, so nothing is throttled.
+    configs = klamm(cluster, "brokers", "describe", "1", "--configs").stdout.splitlines()
+    [line] = [line for line in configs if line.startswith(RATE)]
+    assert line.split()[-1] == "default"
     assert "no broker 7" in klamm(cluster, "brokers", "move-dir", "7", "refused-0", "--to", target, code=1).stderr
-    klamm(cluster, "brokers", "move-dir", "1", "refused-0", "--to", target, "--dry-run")
-    assert place_of(cluster, 1, "refused")[1] == target
+    source = place_of(cluster, 1, "refused")[0]
+    planned = klamm(cluster, "brokers", "move-dir", "1", "refused-0", "--to", target, "--dry-run")
+    assert [*map(str.split, planned.stdout.splitlines())][1] == ["1", "refused", "0", "0", source, target]
+    assert place_of(cluster, 1, "refused") == (source, target)
+    assert klamm(cluster, "brokers", "move-dir", "1", "refused-0", "--to", source).stderr == (
+        f"refused-0: already in {source}\n"
+    )
+
+
+def test_topics_without_replicas_are_named(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "elsewhere", "--replica-assignment", "1")
+    answer = klamm(cluster, "brokers", "log-dirs", "--topic", "nope", "--topic", "elsewhere", "--topic", "no", code=1)
+    assert "topics 'nope', 'no' do not exist" in answer.stderr
+    answer = klamm(cluster, "brokers", "log-dirs", "2", "--topic", "elsewhere")
+    assert answer.stderr == "warning: no broker shown has a replica of elsewhere\n"
+    assert klamm(cluster, "brokers", "log-dirs", "1", "--topic", "elsewhere").stderr == ""
+
+
+def test_a_throttle_that_a_move_leaves_is_an_issue_with_the_command_that_removes_it(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "left", "--replica-assignment", "1")
+    _, target = place_of(cluster, 1, "left")
+    klamm(cluster, "brokers", "move-dir", "1", "left-0", "--to", target, "--no-wait", "--throttle", "1000000")
+    eventually(lambda: place_of(cluster, 1, "left")[0] == target, "the replica has moved")
+    found = as_json(cluster, "cluster", "health", codes=(0, 3))["findings"]
+    [left] = [finding for finding in found if finding["kind"] == "forgotten_throttle"]
+    assert f"'klamm brokers alter 1 --delete-config {RATE}'" in left["detail"]
+    klamm(cluster, "brokers", "alter", "1", "--delete-config", RATE)
+
+
+def test_all_errors_of_a_reassignment_are_named_and_leave_no_throttle(cluster: LocalCluster, tmp_path: Path) -> None:
+    klamm(cluster, "topics", "create", "wrong", "--replica-assignment", "1")
+    moves: list[dict[str, Any]] = [
+        {"topic": "wrong", "partition": 0, "replicas": [1], "log_dirs": ["/nowhere"]},
+        {"topic": "wrong", "partition": 7, "replicas": [1], "log_dirs": ["/nowhere"]},
+        {"topic": "nope", "partition": 0, "replicas": [9], "log_dirs": ["/nowhere"]},
+    ]
+    file = tmp_path / "moves.json"
+    file.write_text(json.dumps({"version": 1, "partitions": moves}))
+    said = klamm(cluster, "reassign", "execute", str(file), code=1).stderr
+    for error in (
+        "no broker 9 is registered",
+        "topic 'wrong' has no partition 7",
+        "topic 'nope' does not exist",
+        "/nowhere is no log directory of broker 1",
+    ):
+        assert error in said
+    moves = [{**move, "log_dirs": ["any"], "replicas": [9]} for move in moves]
+    file.write_text(json.dumps({"version": 1, "partitions": moves}))
+    answer = klamm(cluster, "reassign", "execute", str(file), "--throttle", "1000", code=1)
+    assert "no throttle is set" in answer.stderr
+    assert "3 refused" in answer.stderr
+
+
+def test_offsets_are_found_by_time(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "timed", "--replica-assignment", "1,1")
+    records = [{"value": "x", "timestamp": at} for at in (1000, 9000, 9000, 500)]
+    klamm(
+        cluster,
+        *("produce", "timed", "--partition", "0", "--input", "json"),
+        stdin="".join(f"{json.dumps(record)}\n" for record in records),
+    )
+
+    def offsets(time: str) -> list[tuple[int | None, int | None]]:
+        answer = as_json(cluster, "topics", "offsets", "timed", "--time", time)
+        return [(row["offset"], row["timestamp"]) for row in answer["partitions"]]
+
+    assert offsets("max-timestamp") == offsets("-3") == [(1, 9000), (None, None)]
+    assert offsets("latest") == [(4, None), (0, None)]
+    assert offsets("earliest") == offsets("-2") == [(0, None), (0, None)]
+    assert offsets("9000") == offsets("1970-01-01T00:00:09") == [(0, 9000), (None, None)]
+    assert offsets("9001") == [(None, None), (None, None)]
+    refused = klamm(cluster, "topics", "offsets", "timed", "--time", "newest", code=2)
+    assert "max-timestamp" in refused.stderr
+    assert "pass one of them" in klamm(cluster, "topics", "offsets", "t", "--time", "1", "--since", "1h", code=2).stderr
 
 
 def test_kafkas_reassignment_file_names_log_directories(cluster: LocalCluster, tmp_path: Path) -> None:

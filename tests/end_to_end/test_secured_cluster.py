@@ -46,7 +46,7 @@ def test_no_port_answers_who_has_no_certificate(cluster: LocalCluster) -> None:
     async def ask(member: Member, port: int) -> None:
         client = RpcClient()
         try:
-            with pytest.raises(PeerUnreachableError, match="perhaps it speaks TLS"):
+            with pytest.raises(PeerUnreachableError, match="it speaks TLS, and this side does not"):
                 await client.call(f"{member.host}:{port}", DescribeClusterRequest(), TIMEOUT_S * 1000)
         finally:
             await client.close()

@@ -176,7 +176,7 @@ def test_log_directories(damage: tuple[bool, dict[str, bytes | None]]) -> None:
         log = node.logs.get(TP)
         if log is not None:
             await exercise(log)
-            await node.logs.write_high_watermarks(DISK, {TP: log.high_watermark})
+            await node.logs.write_high_watermarks(DISK, lambda: {TP: log.high_watermark})
         await node.crash_and_restart()
         log = node.logs.get(TP)
         if log is not None:

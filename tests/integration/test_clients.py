@@ -94,6 +94,31 @@ async def test_a_batch_whose_answer_was_lost_is_sent_again_counted_and_stored_on
     assert cluster.producer_ids == 1
 
 
+async def test_a_throttled_producer_says_so_while_it_waits_and_in_the_end(cluster: ScriptedCluster) -> None:
+    said: list[str] = []
+    addresses = [s.address for s in cluster.servers.values()]
+    options = ProducerOptions(batch_size=60, delivery_timeout_ms=TIMEOUT_S * 1000)
+    async with AdminClient(addresses, client_id="app", on_wait=lambda notice: said.append(notice.text)) as client:
+        # Each is too short for a notice of its own.
+        cluster.throttle_ms = [1_300, 1_300, 1_300]
+        producer, _ = await produce(client, [b"%050d" % n for n in range(5)], options, partition=1)
+    assert producer.totals.acknowledged == 5
+    assert producer.totals.throttled_ms == 3_900
+    [notice] = said
+    assert notice.startswith("throttled by quota: ")
+    assert "hears client id 'app' " in notice
+
+
+async def test_records_that_a_throttle_kept_too_long_fail_with_that_reason(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    cluster.throttle_ms = [60_000]
+    options = ProducerOptions(batch_size=60, delivery_timeout_ms=1_000, request_timeout_ms=900)
+    producer, deliveries = await produce(client, [b"%050d" % n for n in range(3)], options, partition=1)
+    assert producer.totals.acknowledged < 3
+    assert "not acknowledged within 1000 ms; throttled by quota: " in str(deliveries[-1].error)
+
+
 async def test_without_idempotence_a_lost_answer_may_store_a_batch_twice(
     cluster: ScriptedCluster, client: AdminClient
 ) -> None:

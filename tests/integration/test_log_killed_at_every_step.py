@@ -116,7 +116,7 @@ async def live(node: Node) -> AsyncIterator[PartitionLog | None]:
         log.append_as_leader(batch(10), LeaderEpoch(1), 1)
         yield log
     log.set_high_watermark(Offset(70))
-    await node.logs.write_high_watermarks(log.directory, {TP: Offset(70)})
+    await node.logs.write_high_watermarks(log.directory, lambda: {TP: Offset(70)})
     await node.logs.flush_due()
     await node.logs.write_recovery_points()
     log.raise_log_start_offset(Offset(15))

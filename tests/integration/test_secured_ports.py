@@ -16,11 +16,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from admin.client import AdminClient
+from admin.node_search import NoAnswerError
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from cluster.config.config import load_config
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Endpoint
-from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, TlsFailedError
 from cluster.process.tls import ProcessTls
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.context import PeerCertificate
@@ -109,7 +110,7 @@ def security(made: Authorities, keystore: Path | None, authority: Path | None = 
 
 CALLERS: dict[str, tuple[Callable[[Authorities], ChannelSecurity | None], str]] = {
     "right": (lambda made: security(made, made.client), ""),
-    "plaintext": (lambda _: None, "connection closed: perhaps it speaks TLS: this side does not"),
+    "plaintext": (lambda _: None, "it speaks TLS, and this side does not, as security.protocol=SSL is not set"),
     "no certificate": (lambda made: security(made, None), "this side shows no certificate"),
     "other authority": (
         lambda made: security(made, made.stranger),
@@ -157,6 +158,58 @@ async def test_a_client_under_tls_says_that_a_port_does_not_speak_it(made: Autho
     async with serving("agent, clients", None) as (server, _), calling(security(made, made.client)) as client:
         with pytest.raises(PeerUnreachableError, match="it does not speak TLS"):
             await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
+
+
+async def test_a_peer_that_closes_a_connection_is_not_said_to_speak_tls(made: Authorities) -> None:
+    """It may have ended in that moment."""
+
+    async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(close, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    for of in (None, security(made, made.client), security(made, made.expired)):
+        async with calling(of) as client:
+            with pytest.raises(PeerUnreachableError) as caught:
+                await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
+            assert not isinstance(caught.value, TlsFailedError)
+            assert "TLS" not in str(caught.value).replace("TLS handshake failed", "")
+            assert "certificate" not in str(caught.value)
+    server.close()
+
+
+WRONG_SETTINGS: dict[str, Callable[[Authorities], TlsSettings | None]] = {
+    "it speaks TLS, and this side does not": lambda _: None,
+    "TLS handshake failed: CERTIFICATE_VERIFY_FAILED": lambda made: TlsSettings(
+        keystore_location=str(made.client), truststore_location=str(made.theirs.authority)
+    ),
+}
+
+
+@pytest.mark.parametrize("why", WRONG_SETTINGS)
+async def test_a_client_whose_settings_of_tls_are_certainly_wrong_does_not_wait(made: Authorities, why: str) -> None:
+    ours = made.live(made.node, made.ours.authority)
+    async with serving("controller, clients", ours) as (one, _), serving("agent, clients", ours) as (other, _):
+        addresses = [one.address, other.address]
+        tls = WRONG_SETTINGS[why](made)
+        async with AdminClient(addresses, timeout_ms=TIMEOUT_S * 1000, tls=tls, origin="--bootstrap") as client:
+            with pytest.raises(NoAnswerError) as caught:
+                await client.describe_cluster()
+    assert why in str(caught.value)
+    # The time was not used up.
+    assert "within" not in str(caught.value)
+    assert "the TLS settings of this side are those of --command-config" in str(caught.value)
+
+
+async def test_a_client_waits_for_a_port_that_does_not_take_its_certificate(made: Authorities) -> None:
+    """Only the other side knows why: its authorities may be about to change."""
+    ours = made.live(made.node, made.ours.authority)
+    tls = TlsSettings(keystore_location=str(made.stranger), truststore_location=str(made.ours.authority))
+    async with serving("agent, clients", ours) as (server, _):
+        client = AdminClient([server.address], timeout_ms=1500, tls=tls)
+        with pytest.raises(NoAnswerError, match=r"within 1.5 s.*does not trust the certificate of this side"):
+            await client.describe_cluster()
+        await client.rpc.close()
 
 
 @pytest.mark.parametrize("keystore", ["client", "stranger"])

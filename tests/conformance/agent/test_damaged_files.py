@@ -41,7 +41,7 @@ def files_of_a_log(*, clean: bool) -> Files:
                 LeaderEpoch(epoch),
                 1_000_000,
             )
-        await node.logs.write_high_watermarks(DISK, {TP: Offset(40)})
+        await node.logs.write_high_watermarks(DISK, lambda: {TP: Offset(40)})
         if clean:
             await node.stop()
         return all_files(world.disk)

@@ -240,9 +240,14 @@ async def test_what_is_added_and_removed_is_named_and_forgotten_without_waiting(
     await until(lambda: any(fetch.forgotten_partitions for fetch in door.fetches), within_s=0.1)
     assert max(door.named) == 1
     assert sessions(world) == [len(PARTITIONS)]
+    assert world.agents[2].agent.fetchers.state(added) is None
+    door.forget()
     await world.agents[1].produce(1, tp=added)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(8)
     assert world.agents[2].offsets()[1] == 1
+    # What is stopped stays as it is, also when there is news of it.
+    assert world.agents[2].offsets(added)[1] == 1
+    assert {part.partition for answer in door.answers for part in answer.partitions}.isdisjoint({added.partition})
     await world.stop()
 
 

@@ -80,7 +80,7 @@ async def test_the_same_batches_make_the_same_files_as_kafkas(tmp_path: Path, ro
             else:
                 log.append_as_follower(batch, LeaderEpoch(0))
     log.set_high_watermark(log.log_end_offset)
-    await node.logs.write_high_watermarks(f"{tmp_path}/data", {WRITTEN: log.high_watermark})
+    await node.logs.write_high_watermarks(f"{tmp_path}/data", lambda: {WRITTEN: log.high_watermark})
     await node.stop()
     same = (".log", ".index", ".timeindex", "leader-epoch-checkpoint", "partition.metadata")
     assert contents(tmp_path / "data" / str(WRITTEN), *same) == contents(kafka, *same)

@@ -163,7 +163,7 @@ async def test_a_full_disk_refuses_records_and_keeps_room_for_what_needs_no_more
     assert log.read(Offset(0), 1, Offset(100), at_least_one=True)
     await log.begin_leader_epoch(LeaderEpoch(5), log.log_end_offset)
     log.truncate_to(Offset(80))
-    await node.logs.write_high_watermarks(A, {TP: Offset(80)})
+    await node.logs.write_high_watermarks(A, lambda: {TP: Offset(80)})
     await node.logs.write_recovery_points()
     assert log.enforce_retention(1) > 0
     assert node.failures == []

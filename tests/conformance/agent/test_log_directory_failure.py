@@ -39,7 +39,7 @@ async def test_a_failed_append_fails_the_directory_and_no_other(world: InMemoryW
         with pytest.raises(StorageError):
             await awaitable
     with pytest.raises(StorageError):
-        await node.logs.write_high_watermarks(A, {})
+        await node.logs.write_high_watermarks(A, lambda: {})
     assert [path for path, _ in node.failures] == [A]
     assert node.logs.live_directories == (B,)
     assert set(node.logs.all_logs()) == {log.topic_partition for log in in_b}

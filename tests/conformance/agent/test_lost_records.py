@@ -77,7 +77,7 @@ async def test_damage_goes_as_far_as_anything_says_the_log_went(
     log = await node.log()
     fill(log, *[1] * 20)
     path, size = segment_files(log)[0], len(batch(10))
-    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(120)})
+    await node.logs.write_high_watermarks(node.paths[0], lambda: {TP: Offset(120)})
     await crash(node)
     content = bytearray(change(path, 2 * size))
     content[2 * size + 65] ^= 0x40
@@ -98,7 +98,7 @@ async def test_snapshots_and_epochs_tell_how_far_a_log_went(node: Node, file: st
     await node.start()
     log = await node.log()
     fill(log, *[1] * 5)
-    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(120)})
+    await node.logs.write_high_watermarks(node.paths[0], lambda: {TP: Offset(120)})
     await crash(node)
     (Path(log.path) / file).write_text(content)
     await node.start()
@@ -113,7 +113,7 @@ async def test_what_was_never_known_to_be_there_is_no_damage(node: Node) -> None
     fill(log, *[1] * 5)
     await log.flush()
     await node.logs.write_recovery_points()
-    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(40)})
+    await node.logs.write_high_watermarks(node.paths[0], lambda: {TP: Offset(40)})
     fill(log, 1)
     path = segment_files(log)[-1]
     await crash(node)
@@ -127,7 +127,7 @@ async def test_what_was_never_known_to_be_there_is_no_damage(node: Node) -> None
 async def test_a_log_of_which_only_the_high_watermark_is_left_is_damaged(node: Node, whole: bool) -> None:
     await node.start()
     fill(await node.log(), *[1] * 5)
-    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(50)})
+    await node.logs.write_high_watermarks(node.paths[0], lambda: {TP: Offset(50)})
     directory = Path(found(node).path)
     await node.stop()
     if whole:
@@ -154,7 +154,7 @@ async def test_what_a_truncation_inside_a_batch_removed_is_no_damage(
         if 10 * (number + 1) == flushed:
             await log.flush()
     await node.logs.write_recovery_points()
-    await node.logs.write_high_watermarks(directory, {TP: log.set_high_watermark(Offset(80))})
+    await node.logs.write_high_watermarks(directory, lambda: {TP: log.set_high_watermark(Offset(80))})
     log.raise_log_start_offset(Offset(log_start))
     await node.logs.write_log_start_offsets()
     log.truncate_to(Offset(55))
@@ -164,7 +164,7 @@ async def test_what_a_truncation_inside_a_batch_removed_is_no_damage(
     if how == "checkpoint and crash":
         await log.flush()
         await node.logs.write_recovery_points()
-        await node.logs.write_high_watermarks(directory, {TP: log.high_watermark_to_checkpoint})
+        await node.logs.write_high_watermarks(directory, lambda: {TP: log.high_watermark_to_checkpoint})
     elif how == "half a checkpoint and crash":
         await node.logs.flush_due()
     await (node.stop() if how == "stop" else crash(node))
@@ -184,7 +184,7 @@ async def test_a_log_that_starts_again_at_an_earlier_offset_is_not_damaged(node:
     log = await node.log()
     fill(log, *[1] * 10)
     await log.flush()
-    await node.logs.write_high_watermarks(node.paths[0], {TP: log.set_high_watermark(Offset(80))})
+    await node.logs.write_high_watermarks(node.paths[0], lambda: {TP: log.set_high_watermark(Offset(80))})
     log.raise_log_start_offset(Offset(65))
     await node.logs.write_recovery_points()
     await node.logs.write_log_start_offsets()

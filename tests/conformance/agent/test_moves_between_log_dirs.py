@@ -9,6 +9,7 @@ from cluster.model.partition import TopicPartition
 from state_log.record import Kind
 from tests.brokers.agents import TOPIC, TOPIC_ID, TP, AgentProcess, finished, until, virtually
 from tests.brokers.log_dirs import (
+    RATE,
     A,
     B,
     C,
@@ -268,4 +269,31 @@ async def test_an_offline_replica_is_not_moved() -> None:
     await describe(process)
     await until(lambda: process.agent.manager.is_offline(TP))
     assert await move(process, other_than(source)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    await world.stop()
+
+
+@virtually
+async def test_a_throttle_of_copies_that_nobody_needs_is_a_finding_with_the_command_that_removes_it() -> None:
+    world = world_of_directories()
+    await world.start(1)
+    process = world.agents[1]
+    await world.create(1, (1,))
+    await process.produce(50)
+    assert [*process.agent.findings()] == []
+    await limit_copies(world, 1)
+    target = other_than(directory_of(process))
+    await move(process, target)
+    # While a replica is copied, the throttle has its use.
+    assert [*process.agent.findings()] == []
+    await limit_copies(world, 10_000_000)
+    await moved(process, target)
+    [found] = process.agent.findings()
+    assert (found.kind, found.broker) == ("forgotten_throttle", 1)
+    assert f"{RATE} is 10000000 bytes/s, and no replica is being moved" in found.detail
+    assert f"'klamm brokers alter 1 --delete-config {RATE}'" in found.detail
+    await limit_copies(world, None)
+    assert [*process.agent.findings()] == []
+    await limit_copies(world, 7, of_all=True)
+    [found] = process.agent.findings()
+    assert f"'klamm brokers alter default --delete-config {RATE}'" in found.detail
     await world.stop()

@@ -205,7 +205,7 @@ async def delete(node: Node) -> None:
 STEPS: list[Step] = [
     create,
     *(lambda node: log_of(node).append_as_leader(batch(10), LeaderEpoch(1), 1) for _ in range(8)),
-    lambda node: node.logs.write_high_watermarks(A, {TP: log_of(node).set_high_watermark(Offset(70))}),
+    lambda node: node.logs.write_high_watermarks(A, lambda: {TP: log_of(node).set_high_watermark(Offset(70))}),
     lambda node: log_of(node).flush(),
     lambda node: node.logs.write_recovery_points(),
     lambda node: log_of(node).raise_log_start_offset(Offset(15)),

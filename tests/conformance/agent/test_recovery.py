@@ -230,7 +230,7 @@ async def test_after_power_failure_the_high_watermark_is_the_checkpointed_one(no
     log = await node.log(LogConfig())
     for _ in range(48):
         fill(log, 1)
-    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(480)})
+    await node.logs.write_high_watermarks(node.paths[0], lambda: {TP: Offset(480)})
     fill(log, 1, 1)
     log.append_as_leader(batch(5), LeaderEpoch(1), 1)
     log.append_as_leader(batch(5), LeaderEpoch(1), 1)
@@ -301,7 +301,7 @@ async def test_a_log_that_cannot_be_loaded_is_offline_and_the_others_are_served(
     await node.start()
     path = Path((await node.log()).path)
     fill(found(node), 1)
-    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(10)})
+    await node.logs.write_high_watermarks(node.paths[0], lambda: {TP: Offset(10)})
     await node.log(tp=other)
     await node.stop()
     (path / "partition.metadata").write_text("no such thing")
@@ -311,7 +311,7 @@ async def test_a_log_that_cannot_be_loaded_is_offline_and_the_others_are_served(
     with pytest.raises(StorageError, match=r"partition.metadata is malformed .* move the partition's directory away"):
         await node.logs.get_or_create(TP, topic_id=None, is_new=True, config=SMALL)
     assert isinstance((await node.logs.delete([TP]))[TP], StorageError)
-    await node.logs.write_high_watermarks(node.paths[0], {other: Offset(0)})
+    await node.logs.write_high_watermarks(node.paths[0], lambda: {other: Offset(0)})
     await node.stop()
     assert not (Path(node.paths[0]) / ".kafka_cleanshutdown").exists()
     (path / "partition.metadata").unlink()

@@ -48,7 +48,7 @@ def data(tmp_path: Path) -> Path:
         await node.start()
         for partition in (TP, OTHER):
             fill(await node.log(tp=partition), *[0] * 40, size=400)
-        await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(300)})
+        await node.logs.write_high_watermarks(node.paths[0], lambda: {TP: Offset(300)})
         for directory in node.logs.directories.values():
             directory.unlock()
 

@@ -1,6 +1,6 @@
 """Where the replicas of a broker are, compared with where they are to be."""
 
-from admin.log_dir_moves import UnfinishedMove, compare_dirs, describe_copying
+from admin.log_dir_moves import PlannedDirMove, UnfinishedMove, compare_dirs, describe_copying, planned_moves
 from admin.replica_moves import Arrival, with_directories
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ErrorCode
@@ -24,6 +24,16 @@ def test_each_replica_that_is_not_yet_there_is_named_with_how_far_its_copy_is() 
         UnfinishedMove(ONE, TopicPartition("u", 0), "/b", ""),
     ]
     assert describe_copying([copied]) == "40 of 100 bytes of the others copied"
+
+
+def test_a_replica_is_in_place_unless_it_is_being_moved_away() -> None:
+    described = [directory("/a", (0, 100, 0, False), (1, 7, 0, False)), directory("/b", (0, 40, 6, True))]
+    wanted = {TP: "/a", OTHER: "/a/", TopicPartition("t", 2): "/a"}
+    assert planned_moves(ONE, wanted, described) == [
+        (PlannedDirMove(ONE, TP, 100, "/a", "/a"), False),
+        (PlannedDirMove(ONE, OTHER, 7, "/a", "/a/"), True),
+    ]
+    assert planned_moves(ONE, {OTHER: "/b"}, described) == [(PlannedDirMove(ONE, OTHER, 7, "/a", "/b"), False)]
 
 
 def test_a_reassignment_is_completed_only_when_its_log_directories_are() -> None:

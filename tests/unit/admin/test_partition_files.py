@@ -85,6 +85,25 @@ def test_all_errors_are_reported_at_once() -> None:
     assert all(error.startswith("moves.json: t-0: ") for error in caught.value.errors)
 
 
+def test_every_item_that_is_not_of_its_form_is_named() -> None:
+    data = b'{"partitions": [{"topic": "t", "partition": "0", "replicas": [1]}, 7, {"topic": "t", "partition": 1}]}'
+    with pytest.raises(ConfigError) as caught:
+        parse_reassignment(data, "f")
+    assert caught.value.errors == [
+        "f: not a valid file: Expected `int`, got `str` - at `$.partitions[0].partition`",
+        "f: not a valid file: Expected `object`, got `int` - at `$.partitions[1]`",
+        "f: not a valid file: Object missing required field `replicas` - at `$.partitions[2]`",
+    ]
+
+
+def test_a_hundred_errors_are_named_and_the_others_counted() -> None:
+    moves = [{"topic": "t", "partition": number, "replicas": []} for number in range(250)]
+    with pytest.raises(ConfigError) as caught:
+        parse_reassignment(json.dumps({"partitions": moves}).encode(), "f")
+    assert len(caught.value.errors) == 101
+    assert caught.value.errors[-1] == "and 150 more errors"
+
+
 @pytest.mark.parametrize(("parse", "data"), [(parse_partitions, b'{"partitions": []}'), (parse_topics, b"[]")])
 def test_files_of_another_kind_are_refused(parse: object, data: bytes) -> None:
     with pytest.raises(ConfigError):

@@ -122,6 +122,11 @@ LINES: list[tuple[ReplicaChange, str | None]] = [
         '"kind":"role","cause":{"event":"LogDirectoryFailure"},"topic":"t","partition":3,"broker":1,'
         '"to_state":"offline","reason":"/data: input/output error"',
     ),
+    (
+        ReplicaOffline(TP, "/data: input/output error", TOPIC_ID),
+        f'"kind":"role","cause":{{"event":"LogDirectoryFailure"}},{OF_PARTITION},'
+        '"to_state":"offline","reason":"/data: input/output error"',
+    ),
     (ReplicaOffline(TP), None),
     (ReplicaBack(TP), None),
     (

@@ -113,3 +113,18 @@ def test_a_high_watermark_is_compared_with_that_of_the_epoch_before(
     for batches in ([[first, second]], [[first], [second]]):
         found = [f.records for f in audit_batches(batches).values() if f.rule == HIGH_WATERMARK_NEVER_FALLS]
         assert found == ([("broker-1/1.1/0", "broker-1/1.1/1")] if falls else [])
+
+
+def test_a_log_that_its_directory_took_away_may_come_back_with_an_earlier_high_watermark() -> None:
+    def role(seq: int, to_state: str, **more: object) -> LoggedStateChange:
+        of = {"v": 2, "seq": seq, "node": "broker-1", "incarnation": "1.1", "at_ms": seq, "topic": "t", "partition": 0}
+        fields = {**of, "kind": Kind.ROLE, "to_state": to_state, "broker": 1, "topic_id": "i", **more}
+        return LoggedStateChange(**fields)  # type: ignore[arg-type]
+
+    led = role(0, "leader", leader_epoch=3, leader=1, isr=(1,), log_end_offset=20, high_watermark=10)
+    offline = role(1, "offline")
+    follows = role(2, "follower", leader_epoch=4, leader=2, isr=(2,), log_end_offset=20, high_watermark=7)
+    for records, falls in (([led, follows], True), ([led, offline, follows], False)):
+        for batches in ([records], [[record] for record in records]):
+            found = [f for f in audit_batches(batches).values() if f.rule == HIGH_WATERMARK_NEVER_FALLS]
+            assert bool(found) is falls
