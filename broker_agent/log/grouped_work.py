@@ -14,8 +14,8 @@ from broker_agent.log.disk import Disk
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_GROUPS_AT_ONCE: Final = 16
-_ITEMS_OF_GROUP: Final = 32
+_GROUPS_AT_ONCE: Final = 32
+_ITEMS_OF_GROUP: Final = 16
 
 
 class _Entry(Generic[_Item, _Result]):
