@@ -145,9 +145,8 @@ def load_log(
     stored_epochs = _read_epochs(disk, path)
     epochs = EpochHistory(stored_epochs)
     gaps_end = _end_of_gaps(config, known, lacks_no_ends=lacks_no_ends or is_clean)
-    recovery = SegmentRecovery(
-        [open_segment(dependencies, path, base, config) for base in bases], epochs, gaps_end=gaps_end
-    )
+    opened = [open_segment(dependencies, path, base, config) for base in bases]
+    recovery = SegmentRecovery(opened, epochs, gaps_end=gaps_end)
     try:
         recovery.run(None if is_clean else known.recovery_point, on_segments_left)
         _remove(disk, (path for removed in reversed(recovery.removed) for path in removed.mark_deleted()))

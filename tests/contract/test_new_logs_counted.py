@@ -150,5 +150,5 @@ def test_a_power_failure_takes_no_topic_id_from_a_log_with_an_epoch_or_records(s
         (bytes(512), False),
     ],
 )
-def test_what_a_power_failure_leaves_of_partition_metadata_is_told_from_garbage(content: bytes, is_cut: bool) -> None:
+def test_garbage_is_not_taken_for_partition_metadata_that_a_power_failure_has_cut(content: bytes, is_cut: bool) -> None:
     assert is_cut_partition_metadata(content) is is_cut
