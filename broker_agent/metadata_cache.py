@@ -44,6 +44,10 @@ class MetadataCache:
     def __init__(self, listener: str = DEFAULT_LISTENER) -> None:
         self.listener = listener
         self.snapshot = ClusterSnapshot()
+        self._described: dict[str, MetadataTopic] = {}
+        """The topics as clients were told of them last: their bytes are kept as long as they are, and joined to answers
+        (R4.13).
+        """
 
     def apply(self, request: UpdateMetadataRequest) -> None:
         """Replace the snapshot (R4.10): brokers completely, partitions merged without comparing epochs."""
@@ -51,8 +55,12 @@ class MetadataCache:
         topics, topic_ids = dict(old.topics), dict(old.topic_ids)
         for topic in request.topic_states:
             _apply_topic(topics, topic_ids, topic)
+            self._described.pop(topic.topic_name, None)
+        brokers = {broker.id: broker for broker in request.live_brokers}
+        if brokers != old.brokers:
+            self._described.clear()
         self.snapshot = ClusterSnapshot(
-            brokers={broker.id: broker for broker in request.live_brokers},
+            brokers=brokers,
             topics=topics,
             topic_ids=topic_ids,
             topic_names={topic_id: name for name, topic_id in topic_ids.items()},
@@ -96,6 +104,15 @@ class MetadataCache:
         return tuple([await self._describe_topic(snapshot, name) async for name in in_slices(wanted)])
 
     async def _describe_topic(self, snapshot: ClusterSnapshot, name: str) -> MetadataTopic:
+        known = self._described.get(name)
+        if known is not None and self.snapshot is snapshot:
+            return known
+        topic = await self._describe_topic_anew(snapshot, name)
+        if self.snapshot is snapshot and name in snapshot.topics:
+            self._described[name] = topic
+        return topic
+
+    async def _describe_topic_anew(self, snapshot: ClusterSnapshot, name: str) -> MetadataTopic:
         states = snapshot.topics.get(name)
         if states is None:
             return MetadataTopic(name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -87,6 +87,9 @@ class SimulatedFile:
 
         return flush
 
+    def begin_write_back(self) -> None:
+        self._check()
+
     def close(self) -> None:
         """No effect."""
 

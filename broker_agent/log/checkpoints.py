@@ -5,8 +5,9 @@ CleanShutdownFileHandler), so that its tools can read them.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -14,7 +15,7 @@ from broker_agent.log.disk import Disk
 from broker_agent.log.epoch_history import EpochEntry
 from cluster.model import bounds
 from cluster.model.bounds import Number, shortened, why_not
-from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from cluster.model.broker import ZERO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.model.partition import TopicPartition
 
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
@@ -30,6 +31,7 @@ BOOT_ID: Final = "boot-id-checkpoint"
 LOCK_FILE: Final = ".lock"
 
 _VERSION: Final = "0"
+_STEPS_OF_REPLACEMENT: Final = 3
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _T = TypeVar("_T")
 
@@ -77,6 +79,77 @@ def write_atomically(disk: Disk, directory: str, name: str, content: bytes) -> N
     disk.sync_directory(directory)
 
 
+class Replacement(NamedTuple):
+    """A file to be replaced as `write_atomically` does. `flush_before`: a file beside it, to be durable before."""
+
+    directory: str
+    name: str
+    content: bytes
+    flush_before: str | None = None
+
+
+def write_together(disk: Disk, replacements: Sequence[Replacement]) -> list[Exception | None]:
+    """Replace files as `write_atomically` does, each flush begun for all before the first is waited for.
+
+    Returns the error of each. Blocks on disk I/O.
+    """
+    steps = [_replace(disk, replacement) for replacement in replacements]
+    errors: list[Exception | None] = [None] * len(steps)
+    for _ in range(_STEPS_OF_REPLACEMENT):
+        for number, step in enumerate(steps):
+            if errors[number] is None:
+                try:
+                    next(step, None)
+                except OSError as error:
+                    errors[number] = error
+    return errors
+
+
+def _replace(disk: Disk, replacement: Replacement) -> Iterator[None]:
+    """Write; then flush and rename; then flush the name. Others do the same step in between."""
+    directory, name, content, before = replacement
+    temporary = f"{directory}/{name}.tmp"
+    disk.remove_file(temporary)
+    with ExitStack() as files:
+        file = disk.open_file(temporary)
+        files.callback(file.close)
+        file.append([content])
+        to_flush = [file]
+        if before is not None:
+            to_flush.insert(0, disk.open_file(f"{directory}/{before}"))
+            files.callback(to_flush[0].close)
+        for each in to_flush:
+            each.begin_write_back()
+        yield
+        for each in to_flush:
+            each.flusher()()
+    disk.rename(temporary, f"{directory}/{name}")
+    yield
+    disk.sync_directory(directory)
+
+
+def write_unflushed(disk: Disk, directory: str, name: str, content: bytes) -> None:
+    """Write a file that is not there yet, so that no reader sees part of it. Until `flush_written` a power failure may
+    leave nothing of it, or part. Blocks on disk I/O.
+    """
+    temporary = f"{directory}/{name}.tmp"
+    file = disk.open_file(temporary)
+    try:
+        file.append([content])
+    finally:
+        file.close()
+    disk.rename(temporary, f"{directory}/{name}")
+
+
+def flush_written(disk: Disk, directory: str, name: str) -> None:
+    """Flush what `write_unflushed` has written, but for its name. Blocks on disk I/O."""
+    file = disk.open_file(f"{directory}/{name}")
+    try:
+        file.flusher()()
+    finally:
+        file.close()
+
+
 def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
     return encode_versioned_lines(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
 
@@ -113,6 +186,13 @@ def decode_partition_metadata(content: bytes | None) -> TopicId | None:
     if values.get("version") != _VERSION or not bounds.TOPIC_ID.accepts(values.get("topic_id")):
         raise MalformedCheckpointError(f"no version {_VERSION} with a topic_id: {content[:200]!r}")
     return TopicId(values["topic_id"])
+
+
+def is_cut_partition_metadata(content: bytes) -> bool:
+    """Whether this is what a power failure may leave of partition metadata that were not flushed."""
+    whole, left = encode_partition_metadata(ZERO_TOPIC_ID), content.rstrip(b"\0")
+    known = len(whole) - len(ZERO_TOPIC_ID)
+    return len(content) <= len(whole) and len(left) < len(whole) and left[:known] == whole[: min(len(left), known)]
 
 
 class MetaProperties(msgspec.Struct, frozen=True):

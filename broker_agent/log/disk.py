@@ -34,6 +34,9 @@ class DiskFile(Protocol):
         the meantime is harmless.
         """
 
+    def begin_write_back(self) -> None:
+        """Let the system begin to write what a flush will need, without waiting: files of a group then share it."""
+
     def close(self) -> None: ...
 
 

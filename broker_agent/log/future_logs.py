@@ -11,10 +11,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
+from broker_agent.log.creation import create_in
 from broker_agent.log.directory_names import SWAP_MARKER, deleted_name, future_name, path_in
 from broker_agent.log.log_directory import LogDirectory
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.recovery import create_or_leave_nothing
 from broker_agent.log.segments import LogDependencies
 from cluster.model.errors import StartupError, StorageError
 from cluster.model.partition import TopicPartition
@@ -65,18 +65,12 @@ class FutureLogs:
         topic_partition, directory = current.topic_partition, self._directories[path]
         path_in(path, topic_partition)
         place = f"{path}/{future_name(topic_partition, self._unique())}"
-        with directory:
-            create = partial(create_or_leave_nothing, self._dependencies, place, current.config, current.topic_id)
-            loaded = await self._dependencies.disk.run(create)
-        with directory:  # It may have failed while the thread was at work.
-            log = PartitionLog(
-                self._dependencies,
-                directory,
-                place,
-                topic_partition=topic_partition,
-                config=current.config,
-                loaded=loaded,
-            )
+        log = await create_in(
+            *(self._dependencies, directory, place),
+            topic_partition=topic_partition,
+            config=current.config,
+            topic_id=current.topic_id,
+        )
         self._logs[topic_partition] = log
         self._log_counts[path] += 1
         return log

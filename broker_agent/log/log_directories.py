@@ -13,6 +13,7 @@ import structlog
 
 from broker_agent.log import checkpoints
 from broker_agent.log.config import LogConfig
+from broker_agent.log.creation import create_in
 from broker_agent.log.directory_checkpoints import CheckpointedLogs, going_on
 from broker_agent.log.directory_names import deleted_name, path_in
 from broker_agent.log.disk import Disk
@@ -20,7 +21,7 @@ from broker_agent.log.disk_errors import is_want_of_room
 from broker_agent.log.future_logs import copy_takes_place
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.recovery import UnloadableLog, create_or_leave_nothing
+from broker_agent.log.recovery import UnloadableLog
 from broker_agent.log.segments import LogDependencies
 from broker_agent.log_damage import DamagedReplica
 from cluster.metrics.registry import Samples
@@ -263,13 +264,9 @@ class LogDirectories(CheckpointedLogs):
         path = path_in(directory.path, topic_partition)
         if topic_partition in directory.to_forget:
             await self._forget_deleted(directory.path)
-        with directory:
-            create = partial(create_or_leave_nothing, self._dependencies, path, config, topic_id)
-            loaded = await self._dependencies.disk.run(create)
-        with directory:  # It may have failed while the thread was at work.
-            return PartitionLog(
-                self._dependencies, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
-            )
+        return await create_in(
+            self._dependencies, directory, path, topic_partition=topic_partition, config=config, topic_id=topic_id
+        )
 
     async def delete(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Exception]:
         """Rename to `-delete` at once, copies first, rewrite checkpoints, delete the files later (R4.3 step 4, R10.16).
@@ -390,7 +387,7 @@ class LogDirectories(CheckpointedLogs):
         and deletes files and directories whose delay is over.
         """
         now_s = asyncio.get_running_loop().time()
-        due = [log for log in (*self._logs.values(), *self.futures.all.values()) if log.flush_is_due(now_s)]
+        due = [log for path in self.live_directories for log in self._directories[path].take_due(now_s)]
         for start in range(0, len(due), _FLUSHES_AT_ONCE):
             flushes = (log.flush() for log in due[start : start + _FLUSHES_AT_ONCE])
             for result in await asyncio.gather(*flushes, return_exceptions=True):

@@ -4,22 +4,38 @@ Source: Kafka LogDirFailureChannel, LogManager; KIP-112; klamm for full director
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from types import TracebackType
-from typing import Final
+from typing import Final, Protocol
 
 from broker_agent.decisions.disk_room import DiskRoom, has_room_to_clean, is_short, reserve_of, room_to_try
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import create_cut_marker
 from broker_agent.log.disk import Disk
 from broker_agent.log.disk_errors import describe, is_error_of_disk, is_want_of_room
+from broker_agent.log.grouped_work import GroupedWork
+from broker_agent.log.recovery import LoadedLog
 from cluster.model.broker import Offset
 from cluster.model.errors import FullDirectoryError, LogOperationError, StartupError, StorageError
 from cluster.model.partition import TopicPartition
 
 OnFailure = Callable[[str, OSError], None]
 MIN_FREE_BYTES: Final = "klamm.log.dir.min.free.bytes"
+
+
+class FlushedLog(Protocol):
+    """A log, as the check for due flushes sees it."""
+
+    def flush_is_due(self, now_s: float) -> bool:
+        """Whether it is to be flushed now; `now_s` is the event loop's time."""
+
+    def flush_is_coming(self) -> bool:
+        """Whether a flush will be due without any further use of the log."""
+
+    async def flush(self) -> None:
+        """Flush it. Raises StorageError."""
 
 
 class LogDirectory:
@@ -58,6 +74,14 @@ class LogDirectory:
         """What the checkpoint of high watermarks may have at most, which a log's own may have fallen below since."""
         self.to_forget: set[TopicPartition] = set()
         """Partitions that were deleted from here and may be in the checkpoints still."""
+        self.used: dict[FlushedLog, None] = {}
+        """The logs of which a flush may be due: those used since the last check, and those whose time will come."""
+        self._names, self._flushed_names = 0, 0  # Number of calls of `flush_names`, and of those that are done.
+        self._names_flushing = asyncio.Lock()
+        self.replacements = GroupedWork(disk, partial(checkpoints.write_together, disk))
+        """Replaces small files, each durably."""
+        self.creations = GroupedWork(disk, _all_of)
+        """Creates logs."""
         self._disk = disk
         self._on_failure = on_failure
         self._release: Callable[[], None] | None = None
@@ -155,6 +179,29 @@ class LogDirectory:
             self.shortage = describe(error)
         self.on_doubt()
 
+    # Flushes
+
+    def take_due(self, now_s: float) -> list[FlushedLog]:
+        """The logs that are to be flushed now. Looks at the used ones only."""
+        used, self.used = self.used, {}
+        due = []
+        for log in used:
+            if log.flush_is_due(now_s):
+                due.append(log)
+            elif log.flush_is_coming():
+                self.used[log] = None
+        return due
+
+    async def flush_names(self) -> None:
+        """Flush the names in the directory. One flush is for all who ask before it begins. Raises OSError."""
+        self._names += 1
+        mine = self._names
+        async with self._names_flushing:
+            if self._flushed_names < mine:
+                covered = self._names
+                await self._disk.run(partial(self._disk.sync_directory, self.path))
+                self._flushed_names = covered
+
     # Lock
 
     def lock(self) -> None:
@@ -213,6 +260,17 @@ class LogDirectory:
                 self._disk.remove_tree(path)
             else:
                 self._disk.remove_file(path)
+
+
+def _all_of(creations: Sequence[Callable[[], LoadedLog]]) -> list[LoadedLog | Exception]:
+    return [_outcome_of(create) for create in creations]
+
+
+def _outcome_of(create: Callable[[], LoadedLog]) -> LoadedLog | Exception:
+    try:
+        return create()
+    except OSError as error:
+        return error
 
 
 def _moved(path: str, old: str, new: str) -> str:

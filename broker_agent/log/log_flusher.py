@@ -5,10 +5,10 @@ been truncated meanwhile. Source: Kafka UnifiedLog.flush.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from broker_agent.log import checkpoints
-from broker_agent.log.config import LogConfig
+from broker_agent.log.config import UNLIMITED, LogConfig
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.segments import LogDependencies
 from cluster.model.broker import Offset
@@ -51,6 +51,10 @@ class LogFlusher:
         is_late = unflushed > 0 and (now_s - self._flushed_at_s) * 1000 >= config.flush_ms
         return is_late or unflushed >= config.flush_messages or self._has_rolled or self._epochs.is_dirty
 
+    def is_waiting(self, end: Offset, config: LogConfig) -> bool:
+        """Whether a flush will be due once `flush.ms` is over."""
+        return end > self._captured and config.flush_ms < UNLIMITED
+
     async def flush(self, end: Offset) -> None:
         """Flush everything below `end`, the log end."""
         cuts = self.cuts
@@ -71,9 +75,23 @@ class LogFlusher:
             # After a truncation meanwhile, data below `end` may be newer than what was flushed.
             self.recovery_point = max(self.recovery_point, end)
 
-    async def write_epochs(self) -> None:
-        """Write the epoch checkpoint if it is out of date."""
-        await self._write([])
+    async def write_epochs(
+        self, replace: Callable[[checkpoints.Replacement], Awaitable[None]], flush_before: str | None
+    ) -> None:
+        """Write the epoch checkpoint if it is out of date. `flush_before`: a file that has to be durable before it."""
+        if not self._epochs.is_dirty:
+            await self._write([])
+            return
+        names_were_dirty = self._names_are_dirty
+        content = checkpoints.encode_epochs(self._epochs.entries)
+        self._epochs.is_dirty = self._names_are_dirty = False
+        try:
+            # Its last step flushes all names in the directory.
+            await replace(checkpoints.Replacement(self.path, checkpoints.LEADER_EPOCHS, content, flush_before))
+        except BaseException:
+            self._epochs.is_dirty = True
+            self._names_are_dirty |= names_were_dirty
+            raise
 
     async def _write(self, flushers: Sequence[Callable[[], None]]) -> None:
         """Run the flushers, then write changed names and epochs, all in a worker thread."""

@@ -41,7 +41,7 @@ class ReadableLog:
         loaded: LoadedLog,
     ) -> None:
         self.topic_partition = topic_partition
-        self.config, self.path = config, path
+        self._config, self.path = config, path
         self.segments = loaded.segments
         self._dependencies, self._log_directory = dependencies, log_directory
         self._log_start, self._end = loaded.log_start_offset, loaded.end_offset

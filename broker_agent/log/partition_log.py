@@ -54,13 +54,38 @@ class PartitionLog(ReadableLog):
         self.first_dirty_offset = loaded.first_dirty_offset
         """Where the last cleaning ended; 0 if there was none."""
         self._topic_id_is_dirty = False
+        self._is_untouched = loaded.is_untouched
         self._producers_counted = 0
         self._writing = asyncio.Lock()  # One writer of this log's small files at a time; also held by rename.
         self._count_producers()
+        self._mark_used()
+
+    def usable(self) -> LogDirectory:
+        self._mark_used()
+        return super().usable()
+
+    def _mark_used(self) -> None:
+        """Let the next check for due flushes look at the log."""
+        self._log_directory.used[self] = None
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings of its topic."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._mark_used()
 
     @property
     def topic_id(self) -> TopicId | None:
         return self._topic_id
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether it never had records or a leader here, so that neither topic id nor names were flushed yet."""
+        return self._is_untouched
 
     @property
     def takes_records(self) -> bool:
@@ -113,6 +138,7 @@ class PartitionLog(ReadableLog):
     def set_topic_id(self, topic_id: TopicId) -> None:
         """Set the topic id (R2.3, R3.11); it is written to `partition.metadata` before any data."""
         self._topic_id, self._topic_id_is_dirty = topic_id, True
+        self._mark_used()
         self.on_change()
 
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
@@ -122,7 +148,10 @@ class PartitionLog(ReadableLog):
             self._confirmed_epoch = max(self._confirmed_epoch, epoch)
             async with self._writing:
                 self.usable()  # While it waited, the log may have been deleted and its directory renamed.
-                await self._flusher.write_epochs()
+                # The topic id first: a later topic of that name has lower epochs.
+                first = checkpoints.PARTITION_METADATA if self._topic_id_is_unflushed else None
+                await self._flusher.write_epochs(self._log_directory.replacements.run, first)
+                self._is_untouched = False
 
     def drop_epochs_above(self, leader_epoch: LeaderEpoch) -> Offset | None:
         """Truncate batches of leader epochs above the given one, the newest there is, that only their own headers name
@@ -253,12 +282,34 @@ class PartitionLog(ReadableLog):
         self.segments.add(create_segment(self._dependencies, self.path, base_offset, self.config))
         self._flusher.on_roll()
 
+    async def prepare_for_records(self) -> None:
+        """Flush topic id and names of an untouched log in a thread, so that its first append need not. Raises
+        StorageError.
+        """
+        with self.usable():
+            async with self._writing:
+                if self._is_untouched and not self._is_closed:
+                    await self._dependencies.disk.run(self._flush_untouched)
+                    self._is_untouched = False
+
     def _write_topic_id(self) -> None:
         """Write the topic id durably before any data: on the event loop, so an append may block, once per log."""
         if self._topic_id_is_dirty and self._topic_id is not None:
             content = checkpoints.encode_partition_metadata(self._topic_id)
             checkpoints.write_atomically(self._dependencies.disk, self.path, checkpoints.PARTITION_METADATA, content)
-            self._topic_id_is_dirty = False
+            self._topic_id_is_dirty = self._is_untouched = False
+        elif self._is_untouched:
+            self._flush_untouched()
+            self._is_untouched = False
+
+    @property
+    def _topic_id_is_unflushed(self) -> bool:
+        return self._is_untouched and self._topic_id is not None and not self._topic_id_is_dirty
+
+    def _flush_untouched(self) -> None:
+        if self._topic_id_is_unflushed:
+            checkpoints.flush_written(self._dependencies.disk, self.path, checkpoints.PARTITION_METADATA)
+        self._dependencies.disk.sync_directory(self.path)
 
     # Truncating and deleting
 
@@ -306,6 +357,7 @@ class PartitionLog(ReadableLog):
             self._restart_at(offset)
 
     def _restart_at(self, offset: Offset) -> None:
+        self._write_topic_id()
         self._start_segments_again(offset, offset)
         self._log_start = self._high_watermark = self._end = offset
         self._epochs.clear()
@@ -388,7 +440,12 @@ class PartitionLog(ReadableLog):
 
     def flush_is_due(self, now_s: float) -> bool:
         """Whether a roll, flush.messages or flush.ms requires an fsync; `now_s` is the event loop's time."""
-        return self._topic_id_is_dirty or self._flusher.is_due(self._end, self.config, now_s)
+        is_due = self._topic_id_is_dirty or self._flusher.is_due(self._end, self.config, now_s)
+        return is_due and not self._is_closed
+
+    def flush_is_coming(self) -> bool:
+        """Whether `flush.ms` will require an fsync without any further use of the log."""
+        return self._flusher.is_waiting(self._end, self.config) and not self._is_closed
 
     async def flush(self) -> None:
         """Flush what is in the log now (fsync in a thread) and advance the recovery point to it.
@@ -406,7 +463,8 @@ class PartitionLog(ReadableLog):
         with self.usable():
             self._is_closed = True  # Nothing more may be appended: it would not be flushed.
             async with self._writing:
-                self._write_topic_id()
+                if self._topic_id_is_dirty or not self._is_untouched:
+                    self._write_topic_id()
                 self.segments.active.save_indexes()
                 disk, path, producers, end = self._dependencies.disk, self.path, self.producers, self._end
                 await disk.run(lambda: write_snapshot(disk, path, producers, end))

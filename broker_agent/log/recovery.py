@@ -85,36 +85,41 @@ class LoadedLog(Struct):
     first_dirty_offset: Offset = Offset(0)
     has_unflushed_gaps: bool = False
     """Whether a cleaner has left gaps between segments above the recovery point: the next start may doubt them."""
+    is_untouched: bool = False
+    """Whether it never had records or a leader: then topic id and names may not be flushed yet, and nothing needs it.
+    """
     is_marked: bool = False
     """Whether it was about to take the place of another log of the partition, or just had (`SWAP_MARKER`)."""
 
 
 def create_log(dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None) -> LoadedLog:
-    """Create a new, empty log; its topic id is durable before anything can be appended."""
-    dependencies.disk.make_directory(path)
-    segments = Segments([create_segment(dependencies, path, Offset(0), config)])
-    if topic_id is not None:
-        content = checkpoints.encode_partition_metadata(topic_id)
-        checkpoints.write_atomically(dependencies.disk, path, checkpoints.PARTITION_METADATA, content)
-    parent, _, _ = path.rpartition("/")
-    dependencies.disk.sync_directory(parent)
-    zero = Offset(0)
-    return LoadedLog(segments, EpochHistory(), ProducerStates(), zero, zero, zero, topic_id)
-
-
-def create_or_leave_nothing(
-    dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None
-) -> LoadedLog:
-    """Create a log. After an error that leaves the directory in service nothing of it is left: the next attempt may
-    choose another directory, and a log must not be in two.
+    """Create a new, empty log. Nothing of it is flushed, neither its name nor files in it. After an error that leaves
+    the directory in service nothing of it is left: the next attempt may choose another one, and a log must not be in
+    two.
     """
-    is_there = dependencies.disk.is_directory(path)
+    disk = dependencies.disk
+    is_there = disk.is_directory(path)
     try:
-        return create_log(dependencies, path, config, topic_id)
+        return _create_files(dependencies, path, config, topic_id, is_there=is_there)
     except OSError as error:
         if not is_there and not is_error_of_disk(error):
-            dependencies.disk.remove_tree(path)
+            disk.remove_tree(path)
         raise
+
+
+def _create_files(
+    dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None, *, is_there: bool
+) -> LoadedLog:
+    disk = dependencies.disk
+    disk.make_directory(path)
+    # Index files are made when there is something to write in them: of thousands of logs most stay empty for long.
+    create = create_segment if is_there else open_segment
+    segments = Segments([create(dependencies, path, Offset(0), config)])
+    if topic_id is not None:
+        content = checkpoints.encode_partition_metadata(topic_id)
+        checkpoints.write_unflushed(disk, path, checkpoints.PARTITION_METADATA, content)
+    zero = Offset(0)
+    return LoadedLog(segments, EpochHistory(), ProducerStates(), zero, zero, zero, topic_id, is_untouched=True)
 
 
 def load_log(
@@ -136,13 +141,12 @@ def load_log(
     bases = _tidy(dependencies, path)
     markers = find_cut_markers(disk, path)
     known = _below_markers(checkpointed, markers.values())
-    topic_id = _read_topic_id(disk, path)
+    topic_id, cut = _read_topic_id(disk, path)
     stored_epochs = _read_epochs(disk, path)
     epochs = EpochHistory(stored_epochs)
     gaps_end = _end_of_gaps(config, known, lacks_no_ends=lacks_no_ends or is_clean)
-    recovery = SegmentRecovery(
-        [open_segment(dependencies, path, base, config) for base in bases], epochs, gaps_end=gaps_end
-    )
+    opened = [open_segment(dependencies, path, base, config) for base in bases]
+    recovery = SegmentRecovery(opened, epochs, gaps_end=gaps_end)
     try:
         recovery.run(None if is_clean else known.recovery_point, on_segments_left)
         _remove(disk, (path for removed in reversed(recovery.removed) for path in removed.mark_deleted()))
@@ -157,6 +161,7 @@ def load_log(
         point = end if is_clean and not recovery.faults else min(known.recovery_point, end)
         remove_snapshots_after(disk, path, end)
         producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point)
+        is_untouched = _is_untouched(segments, stored_epochs, cut)
     except BaseException:
         recovery.close()
         raise
@@ -174,6 +179,7 @@ def load_log(
         damage=damage,
         first_dirty_offset=min(known.first_dirty, end),
         has_unflushed_gaps=recovery.has_gaps and point < end,
+        is_untouched=is_untouched,
         is_marked=disk.read_file(f"{path}/{SWAP_MARKER}") is not None,
     )
 
@@ -267,10 +273,28 @@ def _remove(disk: Disk, paths: Iterable[str]) -> None:
         disk.remove_file(path)
 
 
-def _read_topic_id(disk: Disk, path: str) -> TopicId | None:
-    """Read the topic id in the partition's metadata; None without the file. Raises OSError, also if it is malformed."""
+def _read_topic_id(disk: Disk, path: str) -> tuple[TopicId | None, checkpoints.MalformedCheckpointError | None]:
+    """Read the topic id in the partition's metadata; None without the file. Raises OSError, also if it is malformed.
+
+    An error is returned if a power failure may have cut the file: that of an untouched log was not flushed.
+    """
     metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
-    return checkpoints.read_checkpoint(disk, metadata, checkpoints.decode_partition_metadata)
+    try:
+        return checkpoints.read_checkpoint(disk, metadata, checkpoints.decode_partition_metadata), None
+    except checkpoints.MalformedCheckpointError as error:
+        if not checkpoints.is_cut_partition_metadata(disk.read_file(metadata) or b""):
+            raise
+        return None, error
+
+
+def _is_untouched(
+    segments: Segments, stored_epochs: Sequence[EpochEntry], cut: checkpoints.MalformedCheckpointError | None
+) -> bool:
+    """Whether a log has neither records nor epochs. Raises `cut`, why its topic id cannot be read, if it has any."""
+    is_untouched = not stored_epochs and not segments.size
+    if cut is not None and not is_untouched:
+        raise cut
+    return is_untouched
 
 
 def _read_epochs(disk: Disk, path: str) -> list[EpochEntry]:

@@ -138,6 +138,9 @@ class Segment:
     def _read_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """The content of the index files; empty ones if either cannot be an index."""
         contents = [self._disk.read_file(self._path_of(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        if contents == [None, None] or self.size <= self._config.index_interval_bytes:
+            # The first segment of a log gets its files when it is closed; an offset index without entries has none.
+            contents = [content or b"" for content in contents]
         index = None if contents[0] is None else OffsetIndex.decode(contents[0])
         times = None if contents[1] is None else TimeIndex.decode(contents[1])
         if index is not None and times is not None:
@@ -424,10 +427,11 @@ class Segment:
             self._times_on_disk = len(self._times)
 
     def _append(self, suffix: str, content: bytes, flushers: list[Callable[[], None]] | None) -> None:
-        if not content:
+        if not content and (self._state or not self.size):
             return
         with closing(self._disk.open_file(self._path_of(suffix))) as file:
-            file.append([content])
+            if content:
+                file.append([content])
             if flushers is not None:
                 flushers.append(file.flusher())
 

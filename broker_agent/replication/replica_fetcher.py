@@ -227,6 +227,7 @@ class ReplicaFetcher:
             self._call = None
 
     async def _process_all(self, call: _Call, response: FetchResponse) -> None:
+        await self._prepare_logs(response)
         await self._setup.manager.until_swapped()
         out_of_range = []
         for data in response.partitions:
@@ -241,6 +242,14 @@ class ReplicaFetcher:
         self.reconciliation.write_truncations()
         for tp, state in out_of_range:
             await self.reconciliation.reset_offset(tp, state)
+
+    async def _prepare_logs(self, response: FetchResponse) -> None:
+        """Flush logs before their first records, together and in threads; an error is met again by the append."""
+        with_records = (TopicPartition(data.topic, data.partition) for data in response.partitions if data.records)
+        logs = map(self.reconciliation.log, with_records)
+        untouched = [log for log in logs if log is not None and log.is_untouched]
+        if untouched:
+            await asyncio.gather(*(log.prepare_for_records() for log in untouched), return_exceptions=True)
 
     def _find_unflushed(self) -> list[tuple[TopicPartition, PartitionLog]]:
         """The logs to flush first because of `flush.messages`: the fetch offset acknowledges everything below it."""

@@ -96,6 +96,8 @@ class ReplicaManager:
         """Told of each change of a hosted partition or its log: a fetcher may have to ask for something else."""
         self.without_room: set[str] = set()
         """Directories where a role was refused for want of room: the controller has to ask again when there is some."""
+        self._has_changed = True
+        """Whether a hosted partition or its log has changed since the last checkpoint of the high watermarks."""
         self._swapping: HostedPartition | None = None
         self._hosted: dict[TopicPartition, HostedPartition | None] = {}
         self._led: dict[TopicPartition, HostedPartition] = {}
@@ -149,6 +151,7 @@ class ReplicaManager:
 
     def changed(self, tp: TopicPartition) -> None:
         """Note that fetches of a partition, from here or by fetchers of this broker, may differ from the last ones."""
+        self._has_changed = True
         self.follower_fetch_purgatory.tell(tp)
         self.on_change(tp)
 
@@ -333,14 +336,29 @@ class ReplicaManager:
         self.follower_fetch_purgatory.check_and_complete(tp)
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks of all online partitions that have a log, and of copies, by directory (R9.8)."""
-        for directory in self.logs.live_directories:
-            try:
-                await self.logs.write_high_watermarks(directory, partial(self._high_watermarks_in, directory))
-            except FullDirectoryError as error:
-                _log.debug("Checkpoint of high watermarks waits for room", directory=directory, error=str(error))
-            except StorageError as error:
-                _log.warning("Checkpointing high watermarks failed", directory=directory, error=str(error))
+        """Write the high watermarks of all online partitions that have a log, and of copies, by directory (R9.8).
+
+        Nothing is written, or collected, while they are as they were written last.
+        """
+        if not self._has_changed and not self.logs.futures.all:
+            return
+        self._has_changed, are_written = False, False
+        try:
+            are_written = all([await self._checkpoint(directory) for directory in self.logs.live_directories])
+        finally:
+            self._has_changed |= not are_written
+
+    async def _checkpoint(self, directory: str) -> bool:
+        """Write the high watermarks of one directory; returns whether that succeeded."""
+        try:
+            await self.logs.write_high_watermarks(directory, partial(self._high_watermarks_in, directory))
+        except FullDirectoryError as error:
+            _log.debug("Checkpoint of high watermarks waits for room", directory=directory, error=str(error))
+            return False
+        except StorageError as error:
+            _log.warning("Checkpointing high watermarks failed", directory=directory, error=str(error))
+            return False
+        return True
 
     def _high_watermarks_in(self, directory: str) -> dict[TopicPartition, Offset]:
         hosted = (p.log for p in self.online_partitions() if p.log is not None)

@@ -34,8 +34,8 @@ from cluster.model.partition import TopicPartition
 from cluster.requests.control import LeaderAndIsrPartitionState
 from state_log.record import Cause
 
-_CONCURRENCY: Final = 32
-"""Limit of partitions with disk I/O in progress."""
+_CONCURRENCY: Final = 512
+"""Limit of partitions whose roles are being changed: as many as fill the groups in which the disk works."""
 _STEPS_BETWEEN_YIELDS: Final = 64
 _NAMED_IN_LOG: Final = 10
 _NOT_TAKEN: Final = "Replicas could not take their roles, and try again at the next request"

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from cluster.model import bounds
+from cluster.model.annotations import Mark
 from cluster.model.broker import (
     NO_LEADER_EPOCH,
     UNKNOWN_BROKER_EPOCH,
@@ -279,7 +280,7 @@ class MetadataPartition(Struct, frozen=True):
     offline_replicas: tuple[BrokerId, ...]
 
 
-class MetadataTopic(Struct, frozen=True):
+class MetadataTopic(Struct, frozen=True, weakref=True):
     name: str
     topic_id: TopicId | None
     error_code: ErrorCode
@@ -297,4 +298,4 @@ class MetadataResponse(Struct, frozen=True):
     brokers: tuple[MetadataBroker, ...]
     cluster_id: str
     controller_id: ControllerId
-    topics: tuple[MetadataTopic, ...]
+    topics: Annotated[tuple[MetadataTopic, ...], Mark.SHARED]

@@ -25,6 +25,7 @@ from cluster.rpc.admission import Admission, AdmittedCall
 from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind, kind_of
 from cluster.rpc.callers import CallerIdentifier
+from cluster.rpc.control_encoding import shared_size
 from cluster.rpc.methods import REPLICA_FETCH, Method
 from cluster.rpc.status import status_of
 
@@ -138,12 +139,17 @@ class Behaviours:
 
     @staticmethod
     async def _encode(method: Method, response: Any, admitted: AdmittedCall) -> bytes:
+        size = shared_size(response)
+        if size is not None:
+            # Of what is encoded already, a large response is no more work than a small one.
+            await admitted.expect_response(size)
+            return method.encode_response(response)
         if not large_messages.is_large(response):
-            return method.response.encode(response)
+            return method.encode_response(response)
         if not isinstance(response, FetchResponse):
             # Room is taken before encoding: many large responses at once would take memory that the budget keeps free.
             await admitted.expect_response(await large_messages.estimate_size(response, admitted.kind))
-        return await large_messages.encode(method.response, response, admitted.kind)
+        return await large_messages.encode(method.encode_response, response, admitted.kind)
 
 
 async def _send_all(method: Method, call: ServicerContext, responses: Any, until: float | None) -> None:
@@ -151,7 +157,7 @@ async def _send_all(method: Method, call: ServicerContext, responses: Any, until
     try:
         async with asyncio.timeout_at(until) as session, aclosing(responses):
             async for response in responses:
-                encoded = method.response.encode(response)
+                encoded = method.encode_response(response)
                 try:
                     await call.write(encoded)
                 except grpc.aio.BaseError:

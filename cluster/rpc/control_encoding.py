@@ -1,4 +1,4 @@
-"""Encodes requests that share parts: the items of a field with `Mark.SHARED` are encoded once for all requests.
+"""Encodes messages that share parts: the items of a field with `Mark.SHARED` are encoded once for all messages.
 
 On the wire an element of a repeated message field is its tag, its length and its bytes, and concatenated messages
 merge. So a partition state can be encoded once, cached as long as a queued request carries it, and copied into the
@@ -19,6 +19,8 @@ from cluster.rpc.encoded_parts import EncodedParts
 
 Encode = Callable[[Any], bytes]
 
+PARTS_OF: Final[dict[type[Struct], dict[str, EncodedParts[Any]]]] = {}
+"""The shared parts of the fields of each type."""
 PARTS: Final[list[EncodedParts[Any]]] = []
 """The shared parts of every type for which an encoder was derived."""
 
@@ -31,7 +33,7 @@ def is_sharing(struct: type[Struct]) -> bool:
 def sharing_encoder(struct: type[Struct], message_class: type[Message]) -> Encode:
     """Derive the encoder of a type from its fields and its message."""
     fields: Any = message_class.DESCRIPTOR.fields_by_name
-    encoders = [(f.name, _item_encoder(f, fields[f.name])) for f in sent_fields(struct) if _is_shared(f)]
+    encoders = [(f.name, _item_encoder(struct, f, fields[f.name])) for f in sent_fields(struct) if _is_shared(f)]
     encode_rest = _encoder_without(struct, message_class, [name for name, _ in encoders])
     if not encoders:
         return encode_rest
@@ -50,13 +52,20 @@ def _is_shared(field: AnnotatedField) -> bool:
     return struct is not None and (Mark.SHARED in field.annotation.marks or is_sharing(struct))
 
 
-def _item_encoder(field: AnnotatedField, wire: Any) -> Encode:
+def shared_size(message: Struct) -> int | None:
+    """The bytes of the items that a message shares; None if one of them is not encoded yet, or nothing is shared."""
+    sizes = [parts.size_of(getattr(message, name)) for name, parts in PARTS_OF.get(type(message), {}).items()]
+    return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
+
+
+def _item_encoder(struct: type[Struct], field: AnnotatedField, wire: Any) -> Encode:
     assert field.annotation.struct is not None
     encode = sharing_encoder(field.annotation.struct, GetMessageClass(wire.message_type))
     encode_item = _length_prefixed(wire.number, encode)
     if Mark.SHARED not in field.annotation.marks:
         return encode_item
     PARTS.append(EncodedParts(encode_item))
+    PARTS_OF.setdefault(struct, {})[field.name] = PARTS[-1]
     return PARTS[-1].bytes_of
 
 

@@ -1,6 +1,6 @@
 """Keeps the bytes of parts that several messages share: encoded on first use, released together with the part."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 from weakref import ref
 
@@ -31,9 +31,16 @@ class EncodedParts(Generic[Part]):
         """The bytes of a part, which must not change while it exists."""
         encoded = self._encoded.get(id(part))
         if encoded is None:
-            encoded = self._encoded[id(part)] = _Encoded(part, self._drop)
+            encoded = _Encoded(part, self._drop)
             encoded.key, encoded.data = id(part), self._encode(part)
+            # Not before it is complete: others may look meanwhile, from another thread.
+            self._encoded[id(part)] = encoded
         return encoded.data
+
+    def size_of(self, parts: Iterable[Part]) -> int | None:
+        """The bytes of these parts together; None if one of them is not encoded yet."""
+        found = [self._encoded.get(id(part)) for part in parts]
+        return None if None in found else sum(len(encoded.data) for encoded in found if encoded is not None)
 
     def _drop(self, encoded: _Encoded) -> None:
         del self._encoded[encoded.key]

@@ -47,9 +47,9 @@ async def estimate_size(response: Struct, kind: CallKind) -> int:
     return BYTES_OF_ITEM * await _in_thread(kind, lambda: sum(_lengths(response)))
 
 
-async def encode(codec: Codec, response: Struct, kind: CallKind) -> bytes:
+async def encode(encoder: Callable[[Any], bytes], response: Struct, kind: CallKind) -> bytes:
     """Encode a large response."""
-    return await _in_thread(kind, lambda: codec.encode(response))
+    return await _in_thread(kind, lambda: encoder(response))
 
 
 def _are_many(lengths: Iterable[int]) -> bool:

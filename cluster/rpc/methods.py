@@ -13,12 +13,15 @@ from google.protobuf.message_factory import GetMessageClass
 from cluster import requests
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.rpc.codec import Codec, codec_for
-from cluster.rpc.control_encoding import is_sharing, sharing_encoder
+from cluster.rpc.control_encoding import Encode, is_sharing, sharing_encoder
 from klamm.v1 import broker_agent_pb2, cluster_pb2, controller_pb2
 
 
 class Method(NamedTuple):
-    """One RPC. The types are those that a handler takes and returns; `streams`: whether the response is a stream."""
+    """One RPC. The types are those that a handler takes and returns; `streams`: whether the response is a stream.
+
+    Responses are encoded by `encode_response`, which knows the items that they share.
+    """
 
     service: str
     name: str
@@ -26,6 +29,7 @@ class Method(NamedTuple):
     response_type: type
     request: Codec
     response: Codec
+    encode_response: Encode
     streams: bool
 
     @property
@@ -51,6 +55,7 @@ def _methods(file: FileDescriptor, service: str) -> tuple[Method, ...]:
             _domain_type(method.output_type),
             _codec(method.input_type),
             _codec(method.output_type),
+            _encode_response(method.output_type),
             method.server_streaming,
         )
         for method in described.methods
@@ -64,6 +69,12 @@ def _domain_type(message: Descriptor) -> Any:
 
 def _codec(message: Descriptor) -> Codec:
     return codec_for(_domain_type(message), GetMessageClass(message))
+
+
+def _encode_response(message: Descriptor) -> Encode:
+    """Make the encoder of a response, of which items may be encoded once for all responses."""
+    kind = _domain_type(message)
+    return sharing_encoder(kind, GetMessageClass(message)) if is_sharing(kind) else _codec(message).encode
 
 
 CLUSTER_SERVICE: Final = _methods(cluster_pb2.DESCRIPTOR, "ClusterService")

@@ -238,3 +238,29 @@ async def test_a_log_deleted_while_another_directory_is_written_is_in_no_checkpo
     await checkpointing
     assert process.disk.read_file(f"/b/{WATERMARKS}") == b"0\n0\n"
     await world.stop()
+
+
+@pytest.mark.rule("R9.8")
+@virtually
+async def test_high_watermarks_are_written_again_only_when_something_has_changed() -> None:
+    world = AgentWorld(replica_high_watermark_checkpoint_interval_ms=1000)
+    await world.start(1)
+    await world.create(1, [1])
+    process = world.agents[1]
+    path = f"/data/{WATERMARKS}"
+    await process.produce(10)
+    await asyncio.sleep(3)
+    written = process.disk._files[path]
+    await asyncio.sleep(30)
+    assert process.disk._files[path] is written
+    await process.produce(10)
+    process.disk.limit("/data", 0)
+    await asyncio.sleep(3)
+    assert checkpoint(process, WATERMARKS) == ["orders 0 10"]
+    process.disk.limit("/data", None)
+    await asyncio.sleep(3)
+    assert checkpoint(process, WATERMARKS) == ["orders 0 20"]
+    await process.produce(10)
+    await process.stop()
+    assert checkpoint(process, WATERMARKS) == ["orders 0 30"]
+    await world.stop()

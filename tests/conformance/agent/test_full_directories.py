@@ -176,8 +176,8 @@ async def test_an_agent_whose_only_directory_has_no_room_to_be_opened_serves_it_
     await process.produce(3)
     await process.crash(power_fails=False)
     await until(lambda: world.zookeeper.tree.children("/brokers/ids") == ())
-    # An index is missing, and no file can be made.
-    del process.disk._files[f"{A}/{TP}/{0:020d}.index"]
+    # An index is malformed, and no other file can be made.
+    process.disk.open_file(f"{A}/{TP}/{0:020d}.timeindex").append([b"no entry"])
     process.disk.limit(A, 0)
     await process.start()
     assert process.logs.live_directories == ()

@@ -64,8 +64,9 @@ def request(
     topic_id: TopicId | None = ID,
     brokers: tuple[Broker, ...] = (broker(1), broker(2)),
     controller: int = 7,
+    name: str = "t",
 ) -> UpdateMetadataRequest:
-    topics = (UpdateMetadataTopicState("t", topic_id, states),) if states else ()
+    topics = (UpdateMetadataTopicState(name, topic_id, states),) if states else ()
     return UpdateMetadataRequest(ControllerId(controller), ControllerEpoch(1), BrokerEpoch(-1), topics, brokers)
 
 
@@ -175,3 +176,21 @@ async def test_brokers_with_different_listeners_are_logged_and_taken_over_all_th
 def test_a_topic_that_is_named_many_times_is_described_once() -> None:
     cache = MetadataCache()
     assert [topic.name for topic in topics_in(cache, ("t", "u", "t", "t"))] == ["t", "u"]
+
+
+@pytest.mark.rule("R4.13")
+def test_a_topic_is_described_again_only_when_a_request_names_it_or_other_brokers_live() -> None:
+    cache = MetadataCache()
+    cache.apply(request(state(0), topic_id=None, name="a"))
+    cache.apply(request(state(0), topic_id=None, name="b"))
+    a, b = topics_in(cache, None)
+    assert topics_in(cache, ["a"])[0] is a
+    cache.apply(request(state(0, epoch=1), topic_id=None, name="b"))
+    again, changed = topics_in(cache, None)
+    assert again is a
+    assert changed is not b
+    assert changed.partitions[0].leader_epoch == 1
+    cache.apply(request(brokers=(broker(2),)))
+    assert topics_in(cache, ["a"])[0].partitions[0].error_code is ErrorCode.LEADER_NOT_AVAILABLE
+    cache.apply(request(state(0, leader=LEADER_DURING_DELETE), topic_id=None, name="a"))
+    assert topics_in(cache, ["a"])[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

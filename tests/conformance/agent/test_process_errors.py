@@ -137,7 +137,7 @@ async def test_a_log_that_could_not_be_created_leaves_nothing_behind() -> None:
             assert disk.list_directory(A) == disk.list_directory(B), (step, disk.list_directory(A))
             continue
         assert disk.operations - before == step, "each operation was refused once"
-        assert step > 5
+        assert step > 3
         return
 
 
@@ -367,7 +367,7 @@ async def test_a_refused_append_is_answered_with_errno_and_remedy_and_the_next_o
 async def test_a_follower_tries_a_refused_append_and_a_refused_truncation_again() -> None:
     world = AgentWorld()
     follower, leader = await follow(world)
-    follower.disk.refuse(errno.EMFILE, 1)
+    follower.disk.refuse(errno.EMFILE, 2)  # The first one meets the flush of the topic id before the append.
     for _ in range(2):
         leader.answers.put_nowait(data(0, 5))
     await until(lambda: follower.offsets()[1] == 5)

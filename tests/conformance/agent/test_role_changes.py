@@ -281,7 +281,8 @@ async def test_the_log_and_the_new_epoch_are_on_disk_before_the_role_is_taken() 
     loop.after_step = observe
     await world.tell(1)
     loop.after_step = None
-    assert seen == [(False, None), (True, b"0\n1\n0 0\n")]
+    on_disk = b"0\n1\n0 0\n"
+    assert seen == [(False, None), (False, on_disk), (True, on_disk)]
     agent.disk.lose_power()
     assert agent.disk.read_file("/data/orders-0/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
     assert agent.disk.read_file("/data/orders-0/partition.metadata") is not None

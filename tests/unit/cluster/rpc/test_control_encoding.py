@@ -8,7 +8,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cluster.model.broker import Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, PartitionEpoch
+from cluster.model.broker import (
+    Broker,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    Endpoint,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from cluster.model.errors import ErrorCode
 from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -17,10 +27,12 @@ from cluster.requests.control import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from cluster.rpc.control_encoding import PARTS
-from cluster.rpc.methods import encode_request
+from cluster.requests.data import MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
+from cluster.rpc.control_encoding import PARTS, shared_size
+from cluster.rpc.methods import BROKER_AGENT_SERVICE, encode_request
 from klamm.v1 import control_pb2
 
+TOPIC_ID = TopicId("C" * 22)
 ME, EPOCH, ONE = ControllerId(1001), ControllerEpoch(3), BrokerId(1)
 
 
@@ -101,3 +113,25 @@ def test_equal_states_of_different_requests_do_not_share_and_nothing_outlives_th
     del requests
     gc.collect()
     assert held_parts() == before
+
+
+def test_topics_of_several_metadata_responses_are_encoded_once_into_the_bytes_of_the_plain_codec() -> None:
+    [method] = [method for method in BROKER_AGENT_SERVICE if method.name == "Metadata"]
+    partitions = tuple(
+        MetadataPartition(p, ErrorCode.NONE, ONE, LeaderEpoch(p), (ONE, BrokerId(2)), (ONE,), (BrokerId(2),))
+        for p in range(300)
+    )
+    topics = (MetadataTopic("t", TOPIC_ID, ErrorCode.NONE, partitions), MetadataTopic("u", None, ErrorCode.NONE))
+    brokers = (MetadataBroker(ONE, "host1", 9092), MetadataBroker(BrokerId(2), "host2", 9092, "rack"))
+    answer = MetadataResponse(brokers, "cluster", ME, topics)
+    assert shared_size(answer) is None
+    with counted() as encoded:
+        plain = method.response.encode(answer)
+        for _ in range(3):
+            assert method.encode_response(answer) == plain
+        assert method.encode_response(replace(answer, brokers=brokers[:1])) != plain
+        assert encoded(MetadataTopic) == len(topics)
+    assert method.response.decode(plain) == answer
+    size = shared_size(answer)
+    assert size is not None
+    assert len(plain) - 100 < size < len(plain)

@@ -1,0 +1,154 @@
+"""What creating many logs costs, in flushes and files, and what a power failure may leave of them. Times are not
+looked at.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from broker_agent.log.checkpoints import PARTITION_METADATA, is_cut_partition_metadata
+from cluster.model.broker import LeaderEpoch, Offset, TopicId
+from cluster.model.partition import TopicPartition
+from simulator.disk import SimulatedDisk, SimulatedFile
+from tests.brokers.agents import virtually
+from tests.contract.log_worlds import InMemoryWorld, Node, TestClock, batch
+
+COUNT = 60
+TOPIC_ID = TopicId("bbbbbbbbbbbbbbbbbbbbbA")
+
+
+class CountingDisk(SimulatedDisk):
+    """Counts flushes of files and of directories, by the last part of the name."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(TestClock(), Random(seed), latency_s=(0.01, 0.02))
+        self.flushed: Counter[str] = Counter()
+
+    def open_file(self, path: str) -> SimulatedFile:
+        file = super().open_file(path)
+        make, name = file.flusher, path.rpartition("/")[2]
+
+        def flusher() -> Callable[[], None]:
+            flush = make()
+
+            def counted() -> None:
+                self.flushed[name] += 1
+                flush()
+
+            return counted
+
+        file.flusher = flusher  # type: ignore[method-assign]
+        return file
+
+    def sync_directory(self, path: str) -> None:
+        self.flushed["log directory" if path == "/data" else "directory of a partition"] += 1
+        super().sync_directory(path)
+
+
+async def node_on(disk: SimulatedDisk) -> Node:
+    world = InMemoryWorld()
+    world.disk = disk
+    node = Node(world, "/data")
+    await node.start()
+    return node
+
+
+async def create_all(node: Node, count: int = COUNT) -> None:
+    tps = [TopicPartition("t", partition) for partition in range(count)]
+    create = (node.logs.get_or_create(tp, topic_id=TOPIC_ID, is_new=True, config=node.config) for tp in tps)
+    await asyncio.gather(*create)
+
+
+@pytest.mark.rule("R9.3", "R11.6")
+@virtually
+async def test_logs_created_together_share_the_flush_of_their_names_and_need_no_other() -> None:
+    disk = CountingDisk(1)
+    node = await node_on(disk)
+    disk.flushed.clear()
+    await create_all(node)
+    assert disk.flushed.keys() == {"log directory"}
+    assert disk.flushed["log directory"] <= 3
+    assert disk.list_directory("/data/t-0") == ["00000000000000000000.log", PARTITION_METADATA]
+
+
+@pytest.mark.rule("R3.7a", "R9.3")
+@virtually
+async def test_a_leader_flushes_topic_id_and_epoch_with_one_flush_of_their_names() -> None:
+    disk = CountingDisk(2)
+    node = await node_on(disk)
+    await create_all(node)
+    disk.flushed.clear()
+    await asyncio.gather(*(log.begin_leader_epoch(LeaderEpoch(0), Offset(0)) for log in node.logs.all_logs().values()))
+    each = {"leader-epoch-checkpoint.tmp", PARTITION_METADATA, "directory of a partition"}
+    assert disk.flushed == dict.fromkeys(each, COUNT)
+
+
+@pytest.mark.rule("R9.3", "R10.4")
+@virtually
+async def test_logs_that_stay_empty_are_not_flushed_by_time_nor_at_the_end() -> None:
+    disk = CountingDisk(3)
+    node = await node_on(disk)
+    await create_all(node)
+    disk.flushed.clear()
+    await node.logs.flush_due()
+    assert not disk.flushed
+    await node.stop()
+    assert PARTITION_METADATA not in disk.flushed
+    assert disk.flushed["directory of a partition"] == 0
+    await node.start()
+    assert {log.topic_id for log in node.logs.all_logs().values()} == {TOPIC_ID}
+
+
+@pytest.mark.rule("R10.15")
+@virtually
+async def test_the_check_for_due_flushes_looks_at_the_used_logs_only() -> None:
+    node = await node_on(CountingDisk(4))
+    await create_all(node)
+    directory = node.logs.directories["/data"]
+    await node.logs.flush_due()
+    assert not directory.used
+    used = node.logs.all_logs()[TopicPartition("t", 7)]
+    used.append_as_leader(batch(), LeaderEpoch(0), 1)
+    assert [*directory.used] == [used]
+
+
+@pytest.mark.rule("R9.3", "R9.19", "R10.4")
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_failure_takes_no_topic_id_from_a_log_with_an_epoch_or_records(seed: int) -> None:
+    @virtually
+    async def check() -> None:
+        disk = CountingDisk(seed)
+        node = await node_on(disk)
+        await create_all(node, 3)
+        empty, led, written = (node.logs.all_logs()[TopicPartition("t", partition)] for partition in range(3))
+        await led.begin_leader_epoch(LeaderEpoch(2), Offset(0))
+        await written.prepare_for_records()
+        written.append_as_follower(batch(leader_epoch=1), LeaderEpoch(1))
+        await node.crash_and_restart()
+        assert not node.logs.unloadable
+        loaded = [node.logs.all_logs()[log.topic_partition].topic_id for log in (empty, led, written)]
+        assert loaded in ([TOPIC_ID] * 3, [None, TOPIC_ID, TOPIC_ID])
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("content", "is_cut"),
+    [
+        (b"", True),
+        (b"vers", True),
+        (b"version: 0\ntopic_id: ", True),
+        (f"version: 0\ntopic_id: {TOPIC_ID[:-1]}".encode(), True),
+        (bytes(43), True),
+        (b"version: 0\n" + bytes(32), True),
+        (f"version: 0\ntopic_id: {TOPIC_ID}".encode(), False),
+        (b"garbage", False),
+        (b"version: 1\ntopic_id: ", False),
+        (bytes(512), False),
+    ],
+)
+def test_garbage_is_not_taken_for_partition_metadata_that_a_power_failure_has_cut(content: bytes, is_cut: bool) -> None:
+    assert is_cut_partition_metadata(content) is is_cut
