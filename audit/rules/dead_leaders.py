@@ -41,7 +41,7 @@ the others are of the record of the death.
 _OF_DEATHS: Final = ("kind", "to_state", *_SCHEMA.names[2:-1])
 
 
-class _Judged(NamedTuple):
+class _Checked(NamedTuple):
     """Holds what waits after a batch, as _SCHEMA, and what it shows to have lasted too long."""
 
     waiting: pyarrow.Table
@@ -49,13 +49,13 @@ class _Judged(NamedTuple):
 
 
 @once
-def _judged(batch: BucketBatch) -> _Judged:
+def _checked(batch: BucketBatch) -> _Checked:
     new = pyarrow.Table.from_pylist(list(_led_by_dead(batch)), _SCHEMA)
     led = pyarrow.concat_tables([compared(batch.awaited(DEAD_LEADERS), batch), new])
     gone = keys(batch.added(DELETIONS)["key"])
     led = led.filter(pyarrow.array(~numpy.isin(keys(led["key"]), gone)))
     if not led.num_rows:
-        return _Judged(led, [])
+        return _Checked(led, [])
     states, sub, above = _followed(batch, led)
     led = led.set_column(1, "sub", pyarrow.array(sub))
     came_back = known_statuses(batch).next_of_brokers(led, longs(led["broker"]))
@@ -67,7 +67,7 @@ def _judged(batch: BucketBatch) -> _Judged:
     place = numpy.zeros(len(above), numpy.int64)
     place[ended] = after
     findings = [_finding(batch, led, row, states, int(place[row])) for row in numpy.flatnonzero(is_late).tolist()]
-    return _Judged(led.filter(pyarrow.array(~ended & ~lived)), findings)
+    return _Checked(led.filter(pyarrow.array(~ended & ~lived)), findings)
 
 
 def _led_by_dead(batch: BucketBatch) -> Iterator[dict[str, Any]]:
@@ -140,7 +140,7 @@ def _finding(batch: BucketBatch, led: pyarrow.Table, row: int, states: pyarrow.T
     return batch.subjects.finding(RuleViolation(DEAD_LEADER, found["key"], subject, message, records, found["at_ms"]))
 
 
-DEAD_LEADERS: Final = Awaited("dead_leaders", _SCHEMA, lambda batch: _judged(batch).waiting)
+DEAD_LEADERS: Final = Awaited("dead_leaders", _SCHEMA, lambda batch: _checked(batch).waiting)
 RULE: Final = Rule(
     explains={
         DEAD_LEADER: Explanation(
@@ -152,6 +152,6 @@ RULE: Final = Rule(
         )
     },
     reads=tuple(dict.fromkeys((*STATUSES_READ, *STATES_READ, "broker"))),
-    check=lambda batch: _judged(batch).findings,
+    check=lambda batch: _checked(batch).findings,
     awaits=(DEAD_LEADERS,),
 )
