@@ -159,8 +159,7 @@ def run(
 ) -> None:
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
-    Resumes where the last run with the same --output stopped. Needs the
-    extra 'audit' and Java 17.
+    Continues the last run with this --output. Needs the extra 'audit' and Java 17.
     """
     from audit.options import AuditOptions  # noqa: PLC0415 - a second of imports that --help must not pay.
 
