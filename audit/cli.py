@@ -17,6 +17,7 @@ from audit.commands import publish as topic_command
 from audit.commands import table_commands
 from audit.commands.heads_options import (
     BootstrapOption,
+    CommandConfigOption,
     HeadsOption,
     RequireHeadsOption,
     ZooKeeperOption,
@@ -137,6 +138,7 @@ def run(
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
+    command_config: CommandConfigOption = None,
     require_heads: RequireHeadsOption = False,
     timezone: TimezoneOption = "UTC",
     require_trace: RequireTraceOption = False,
@@ -157,8 +159,7 @@ def run(
 ) -> None:
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
-    Resumes where the last run with the same --output stopped. Needs the
-    extra 'audit' and Java 17.
+    Continues the last run with this --output. Needs the extra 'audit' and Java 17.
     """
     from audit.options import AuditOptions  # noqa: PLC0415 - a second of imports that --help must not pay.
 
@@ -170,7 +171,7 @@ def run(
         timeout_seconds=_run_time(timeout, once, follow, until_clean),
         keep_days=keep_days,
         delta=delta,
-        heads=given_heads(context, heads, zookeeper, bootstrap),
+        heads=given_heads(context, heads, zookeeper, bootstrap, command_config),
         **_required(expect, trace=require_trace, heads=require_heads),
         checkpoint=checkpoint,
         limits=_rule_limits(rule_limit or []),
@@ -311,6 +312,7 @@ def verify(
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
+    command_config: CommandConfigOption = None,
     require_heads: RequireHeadsOption = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -322,7 +324,8 @@ def verify(
     from audit.records.findings import CLEAN, FINDINGS  # noqa: PLC0415
     from audit.verification import verify_logs  # noqa: PLC0415
 
-    result = verify_logs(log_dir, given_heads(context, heads, zookeeper, bootstrap), require_heads=require_heads)
+    given = given_heads(context, heads, zookeeper, bootstrap, command_config)
+    result = verify_logs(log_dir, given, require_heads=require_heads)
     with suppress(BrokenPipeError):
         if form is not Format.TABLE:
             write_document(msgspec.to_builtins(result), form)

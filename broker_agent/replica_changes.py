@@ -21,7 +21,8 @@ class RoleTaken(Struct, frozen=True):
     """A role was taken as the controller requested. The offsets and `min_insync_replicas` are those of the log just
     before: what was known to be committed here, and the log end.
 
-    `follows_anew`: the replica follows in a newer leader epoch.
+    `follows_anew`: the replica follows in a newer leader epoch. `silent_ms`: for how long the leader before had not
+    answered this replica, which leads now; None if it had not followed it.
     """
 
     topic_partition: TopicPartition
@@ -32,6 +33,7 @@ class RoleTaken(Struct, frozen=True):
     log_end_offset: Offset
     min_insync_replicas: int
     follows_anew: bool
+    silent_ms: int | None = None
 
 
 class IsrCommitted(Struct, frozen=True):
@@ -195,6 +197,7 @@ def _role_taken(change: RoleTaken, own_id: BrokerId, record: _Record) -> StateCh
         high_watermark=change.high_watermark,
         log_end_offset=change.log_end_offset,
         min_insync_replicas=change.min_insync_replicas if leads else None,
+        silent_ms=change.silent_ms,
     )
 
 

@@ -50,7 +50,7 @@ class ActiveControllers:
     def begin(self, elected: ElectedEpoch, on_answer: OnAnswer) -> ActiveController:
         """The active controller of a new controller epoch, which knows nothing yet."""
         registry = self._metrics.registry
-        timings = FailoverTimings(registry, asyncio.get_running_loop().time())
+        timings = FailoverTimings(registry, asyncio.get_running_loop().time(), elected.vacant_since)
         channels = BrokerChannels(
             self._broker_client,
             self._tasks,

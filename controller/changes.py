@@ -281,10 +281,13 @@ class LeftReplicasDeleted(Struct, frozen=True):
 
 
 class ControllerActivated(Struct, frozen=True):
-    """The controller became active and loaded the cluster state. `governs_kafka`: the brokers are Kafka's."""
+    """The controller became active and loaded the cluster state. `governs_kafka`: the brokers are Kafka's.
+    `vacant_ms`: for how long it had seen that no controller was active; None: another one was.
+    """
 
     controller: ControllerId
     governs_kafka: bool = False
+    vacant_ms: int | None = None
 
 
 class ControllerResigned(Struct, frozen=True):

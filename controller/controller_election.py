@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cluster.aio.clock import WallClock
 from cluster.model.broker import NO_CONTROLLER, ControllerEpoch, ControllerId, ZkVersion
@@ -54,6 +55,9 @@ class ElectedEpoch(Struct, frozen=True):
     epoch_zk_version: ZkVersion
     was_brokers: bool = False
     """Whether `/controller` was taken from a Kafka broker."""
+    vacant_since: float | None = None
+    """When this candidate first saw that there was no active controller, in the event loop's time; None: there was one.
+    """
 
 
 class ControllerElection:
@@ -72,6 +76,7 @@ class ControllerElection:
         self.epoch = ControllerEpochZnode(zookeeper, random)
         self._seen: Seen | None = None
         """What was last read; None before that, and while there is certainly no active controller known."""
+        self._vacant_since: float | None = None
 
     @property
     def active_controller_id(self) -> ControllerId:
@@ -180,6 +185,10 @@ class ControllerElection:
     async def refresh(self) -> Seen:
         """Read `/controller` and arm its watch, whether the znode exists or not (EL-9)."""
         self._seen = await self._znode.read()
+        if self._seen.controller != NO_CONTROLLER:
+            self._vacant_since = None
+        elif self._vacant_since is None:
+            self._vacant_since = asyncio.get_running_loop().time()
         return self._seen
 
     async def record(self) -> None:
@@ -310,7 +319,7 @@ class ControllerElection:
 
     def _won(self, elected: ElectedEpoch) -> ElectedEpoch:
         self.epoch.won(elected.epoch, elected.epoch_zk_version)
-        return elected
+        return replace(elected, vacant_since=self._vacant_since)
 
     def _say_whether_it_gives_way(self, candidate: Candidate) -> None:
         if candidate.gives_way and not self._gave_way:

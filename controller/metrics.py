@@ -157,15 +157,22 @@ class FailoverTimings:
         "LastAcknowledgement",
     )
 
-    def __init__(self, registry: Metrics, elected_at: float) -> None:
-        """Time a failover. `elected_at` and all times passed to this class are those of the event loop, in seconds."""
+    def __init__(self, registry: Metrics, elected_at: float, vacant_since: float | None = None) -> None:
+        """Time a failover. `elected_at` and all times passed to this class are those of the event loop, in seconds.
+
+        `vacant_since`: when this controller first saw that none was active; None: another one was.
+        """
         self._gauges = {name: registry.gauge(_OWN_DOMAIN, "Failover", f"{name}Ms") for name in self.PHASES}
         for gauge in self._gauges.values():
             gauge.set(-1)
-        self._elected_at = elected_at
+        self._elected_at, self._vacant_since = elected_at, vacant_since
         self._phase_began = elected_at
         self._requests = self._answers = 0
         self._sending = True
+
+    def vacant_ms(self, now: float) -> int | None:
+        """Find for how long this controller has seen that no other one was active, in ms; None: another one was."""
+        return None if self._vacant_since is None else round((now - self._vacant_since) * 1000)
 
     def end_phase(self, name: str, now: float) -> None:
         self._gauges[name].set((now - self._phase_began) * 1000)

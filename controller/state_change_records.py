@@ -214,6 +214,7 @@ def _activated(change: changes.ControllerActivated, context: ControllerContext, 
             Kind.CONTROLLER,
             broker=change.controller,
             to_state="active",
+            silent_ms=change.vacant_ms,
             inputs=DecisionInputs(
                 live=tuple(sorted(context.brokers.live_ids)),
                 governs=GOVERNS_KAFKA if change.governs_kafka else GOVERNS_KLAMM,

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from admin.cli.output import examples
 from audit import cli
 from audit.cli import FormatOption, LimitOption, LogDirOption, TimezoneOption, time_zone
-from audit.commands.heads_options import BootstrapOption, ZooKeeperOption
+from audit.commands.heads_options import BootstrapOption, CommandConfigOption, ZooKeeperOption
 from audit.commands.joined import Joined
 from cluster.cli.documents import Format
 from deploy.local.java import find_java, spark_environment, user_shim_folder
@@ -42,10 +43,13 @@ def prepare(context: typer.Context) -> None:
     epilog=examples(
         "klamm audit heads --zookeeper localhost:2181 > heads.json",
         "klamm audit heads --bootstrap localhost:9092 > heads.json",
+        "klamm audit heads --bootstrap broker-1:9092 --command-config admin.properties > heads.json",
         exit_codes="0 done; 1 not reachable; 2 wrong usage.",
     )
 )
-def heads(zookeeper: ZooKeeperOption = "", bootstrap: BootstrapOption = "") -> None:
+def heads(
+    zookeeper: ZooKeeperOption = "", bootstrap: BootstrapOption = "", command_config: CommandConfigOption = None
+) -> None:
     """Write where the state-change logs of a cluster end, as JSON.
 
     ZooKeeper has what the nodes wrote last, ten seconds ago or less, also
@@ -57,7 +61,7 @@ def heads(zookeeper: ZooKeeperOption = "", bootstrap: BootstrapOption = "") -> N
 
     if not zookeeper and not bootstrap:
         raise typer.BadParameter("give --zookeeper or --bootstrap", param_hint="--zookeeper")
-    write_heads(zookeeper, bootstrap)
+    write_heads(zookeeper, bootstrap, command_config)
 
 
 @app.command(
@@ -92,7 +96,7 @@ def _make_replayer() -> "Replayer":
     return StreamedReplay()
 
 
-def _read_heads(zookeeper: str, bootstrap: str) -> list["GivenHead"]:
+def _read_heads(zookeeper: str, bootstrap: str, command_config: Path | None) -> list["GivenHead"]:
     from launcher.log_heads import read_heads
 
-    return read_heads(zookeeper, bootstrap)
+    return read_heads(zookeeper, bootstrap, command_config=command_config)

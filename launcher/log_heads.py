@@ -43,9 +43,9 @@ def read_heads(
     return run(_read(zookeeper, bootstrap, tell, command_config))
 
 
-def write_heads(zookeeper: str, bootstrap: str) -> None:
+def write_heads(zookeeper: str, bootstrap: str, command_config: Path | None = None) -> None:
     """Write what `read_heads` returns to stdout, as `heads.json`."""
-    sys.stdout.buffer.write(encode_heads_file(read_heads(zookeeper, bootstrap)))
+    sys.stdout.buffer.write(encode_heads_file(read_heads(zookeeper, bootstrap, command_config=command_config)))
 
 
 async def _read(

@@ -38,7 +38,8 @@ LEAVES_ISR: Final = "replica "
 """How the reason of an ISR begins that a replica leaves: one of `REMOVALS`, or as Kafka's log says it."""
 REMOVALS: Final = frozenset({"replica offline", "replica removed"})
 TAKEN_ROLES: Final = ("leader", "follower")
-OFFSETS: Final = ("from_offset", "to_offset", "high_watermark", "log_start_offset", "log_end_offset")
+OFFSETS: Final = ("from_offset", "to_offset", "high_watermark", "log_start_offset", "log_end_offset", "silent_ms")
+"""Numbers that are 0 or more; the last one is a time."""
 BROKER_NODE: Final = "broker-"
 FIRST_CONTROLLER_EPOCH: Final = 1
 _ONLINE: Final = PartitionState.ONLINE.value

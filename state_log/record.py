@@ -196,6 +196,7 @@ class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
     log_start_offset: _Offset | None = None
     log_end_offset: _Offset | None = None
     min_insync_replicas: _Int32 | None = None
+    silent_ms: _Int64 | None = None
     witness: Witness | None = None
 
 

@@ -12,6 +12,7 @@ from audit.records.columns import RECORDS
 from audit.records.findings import AuditFinding
 from audit.records.vectors import in_one_chunk
 from audit.rules.clock_differences import clock_differences
+from audit.rules.leaderships_taken import ANSWERS
 from audit.rules.partition_windows import windows
 from audit.rules.record_rules import of_partitions
 from audit.rules.recreations import created_anew
@@ -30,7 +31,8 @@ from audit.tables.failovers import BY_EPOCH, ELECTIONS, touched_events
 from audit.tables.reassignments import ASSIGNMENTS, revised_reassignments
 from audit.tables.timelines import revised_timelines
 
-KEPT: Final[Sequence[Kept]] = (*(table for rule in RULES for table in rule.keeps), ELECTIONS, BY_EPOCH, ASSIGNMENTS)
+_OF_TABLES: Final = (ELECTIONS, BY_EPOCH, ANSWERS, ASSIGNMENTS)
+KEPT: Final[Sequence[Kept]] = (*(table for rule in RULES for table in rule.keeps), *_OF_TABLES)
 """The tables that a bucket keeps over batches: those of the rules, and those behind the tables for readers."""
 AWAITED: Final[Sequence[Awaited]] = tuple(table for rule in RULES for table in rule.awaits)
 

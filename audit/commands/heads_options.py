@@ -20,13 +20,24 @@ ZooKeeperOption = Annotated[
 BootstrapOption = Annotated[
     str, typer.Option("--bootstrap", metavar="HOST:PORT[,…]", help="Ask controllers and brokers for their heads.")
 ]
+CommandConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Properties of a client of a secured cluster, for --bootstrap: security.protocol, ssl.*, sasl.*. "
+        "\\[env: KLAMM_COMMAND_CONFIG]",
+    ),
+]
 RequireHeadsOption = Annotated[
     bool,
     typer.Option("--require-heads", help="Incomplete unless the newest log of each node has a head."),
 ]
 
 
-def given_heads(context: typer.Context, file: Path | None, zookeeper: str, bootstrap: str) -> tuple[GivenHead, ...]:
+def given_heads(
+    context: typer.Context, file: Path | None, zookeeper: str, bootstrap: str, command_config: Path | None
+) -> tuple[GivenHead, ...]:
     """The heads that the options name."""
     try:
         given = () if file is None else read_heads_file(file)
@@ -35,4 +46,4 @@ def given_heads(context: typer.Context, file: Path | None, zookeeper: str, boots
     if not zookeeper and not bootstrap:
         return given
     joined: Joined = context.obj
-    return (*given, *joined.read_heads(zookeeper, bootstrap))
+    return (*given, *joined.read_heads(zookeeper, bootstrap, command_config))

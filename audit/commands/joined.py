@@ -1,6 +1,7 @@
 """What the launcher joins to the audit, which knows no ZooKeeper, no nodes and no controller: `context.obj`."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from state_log.heads_file import GivenHead
@@ -8,8 +9,8 @@ from state_log.heads_file import GivenHead
 if TYPE_CHECKING:
     from audit.batches.decisions import Replayer
 
-ReadHeads = Callable[[str, str], Sequence[GivenHead]]
-"""(ZooKeeper, bootstrap addresses; "": neither) -> the heads of a cluster."""
+ReadHeads = Callable[[str, str, Path | None], Sequence[GivenHead]]
+"""(ZooKeeper, bootstrap addresses, how a client of these is secured; "": neither) -> the heads of a cluster."""
 
 
 class Joined(NamedTuple):

@@ -55,6 +55,7 @@ _OWN_FIELDS: Final[dict[str, pyarrow.DataType]] = {
     "log_start_offset": _LONG,
     "log_end_offset": _LONG,
     "min_insync_replicas": _INT,
+    "silent_ms": _LONG,
     "boot_id": _TEXT,
     "mono_ms": _LONG,
 }

@@ -15,13 +15,17 @@ Flags = NDArray[numpy.bool_]
 
 ABSENT: Final = -(1 << 40)
 """The value for a number that a record does not have."""
+_FEW_TEXTS: Final = 64
+"""Texts of a dictionary that Python compares sooner than pyarrow begins to."""
+_LONG: Final = pyarrow.int64()
+_ABSENT: Final = pyarrow.scalar(ABSENT, _LONG)
 
 
 def longs(column: pyarrow.ChunkedArray) -> Longs:
     """The numbers of a column; ABSENT for null."""
     whole = _one_chunk(column)
     if whole.null_count:
-        whole = pyarrow.compute.fill_null(whole.cast(pyarrow.int64()), ABSENT)
+        whole = whole.cast(_LONG).fill_null(_ABSENT)
     return numpy.asarray(whole.to_numpy(zero_copy_only=False), numpy.int64)
 
 
@@ -32,7 +36,7 @@ def are_present(column: pyarrow.ChunkedArray) -> Flags:
 
 def keys(column: pyarrow.ChunkedArray) -> Keys:
     """The hashes of a column without nulls."""
-    return numpy.asarray(column.combine_chunks().to_numpy(zero_copy_only=False), numpy.uint64)
+    return numpy.asarray(_one_chunk(column).to_numpy(zero_copy_only=False), numpy.uint64)
 
 
 def ranks(column: pyarrow.ChunkedArray) -> Longs:
@@ -42,7 +46,7 @@ def ranks(column: pyarrow.ChunkedArray) -> Longs:
 
 def ranked(column: pyarrow.ChunkedArray) -> tuple[Longs, list[str]]:
     """The place of the text of each row in the second list, which is sorted; -1 for null. Aligned with the rows."""
-    one = _one_chunk(column.unify_dictionaries())
+    one = _unified(column)
     texts = one.dictionary.to_pylist()
     order = sorted(range(len(texts)), key=texts.__getitem__)
     rank = numpy.empty(len(texts) + 1, numpy.int64)
@@ -53,13 +57,20 @@ def ranked(column: pyarrow.ChunkedArray) -> tuple[Longs, list[str]]:
 
 
 def _one_chunk(column: pyarrow.ChunkedArray) -> pyarrow.Array:
+    # Most columns have one chunk, and batches are small: what pyarrow does about chunks takes longer than all else.
+    if column.num_chunks == 1:
+        return column.chunk(0)
     whole = column.combine_chunks()
     return whole if isinstance(whole, pyarrow.Array) else pyarrow.array([], column.type)
 
 
+def _unified(column: pyarrow.ChunkedArray) -> pyarrow.DictionaryArray:
+    return column.chunk(0) if column.num_chunks == 1 else _one_chunk(column.unify_dictionaries())
+
+
 def text_hashes(column: pyarrow.ChunkedArray) -> Keys:
     """A hash of the text in each row of a dictionary column without nulls; aligned with the rows."""
-    one = _one_chunk(column.unify_dictionaries())
+    one = _unified(column)
     hashes = numpy.array([text_hash(text) for text in one.dictionary.to_pylist()], numpy.uint64)
     return numpy.asarray(hashes[one.indices.to_numpy(zero_copy_only=False)], numpy.uint64)
 
@@ -71,20 +82,30 @@ def text_hash(text: str) -> int:
 
 def is_one_of(column: pyarrow.ChunkedArray, texts: Sequence[str]) -> Flags:
     """Whether a row of a dictionary column has one of these texts; false for null. Aligned with the rows."""
-    return _with_text(column, lambda known: pyarrow.compute.is_in(known, value_set=pyarrow.array(list(texts))))
+    wanted = frozenset(texts)
+
+    def flags_of(known: pyarrow.Array) -> Sequence[bool]:
+        if len(known) > _FEW_TEXTS:
+            found = pyarrow.compute.is_in(known, value_set=pyarrow.array(list(texts)))
+            return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        return [text in wanted for text in known.to_pylist()]
+
+    return _with_text(column, flags_of)
 
 
 def begins_with(column: pyarrow.ChunkedArray, beginning: str) -> Flags:
     """Whether the text in a row of a dictionary column begins so; false for null. Aligned with the rows."""
-    return _with_text(column, lambda known: pyarrow.compute.starts_with(known, beginning))
+    return _with_text(
+        column, lambda known: pyarrow.compute.starts_with(known, beginning).to_numpy(zero_copy_only=False)
+    )
 
 
-def _with_text(column: pyarrow.ChunkedArray, is_meant: Callable[[pyarrow.Array], pyarrow.Array]) -> Flags:
-    one = _one_chunk(column.unify_dictionaries())
-    found = is_meant(one.dictionary)
+def _with_text(column: pyarrow.ChunkedArray, flags_of: Callable[[pyarrow.Array], Sequence[bool]]) -> Flags:
+    one = _unified(column)
     # The last one is for rows without a text.
-    flags = numpy.append(numpy.asarray(found.to_numpy(zero_copy_only=False), bool), False)
-    return numpy.asarray(flags[one.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)], bool)
+    flags = numpy.append(numpy.asarray(flags_of(one.dictionary), bool), False)
+    indices = one.indices.fill_null(len(flags) - 1) if one.null_count else one.indices
+    return numpy.asarray(flags[indices.to_numpy(zero_copy_only=False)], bool)
 
 
 class BrokerLists:

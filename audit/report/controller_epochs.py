@@ -14,6 +14,7 @@ from audit.rules.controller_epochs import (
     TermOfController,
     falling_epochs,
     falling_events,
+    late_controllers,
     of_other_controllers,
     times_without_controller,
     unknown_requests,
@@ -40,12 +41,18 @@ def epoch_findings(
     yield from falling_events(work)
     yield from falling_epochs(state.active)
     terms = [
-        TermOfController(t.controller_epoch, t.controller, t.active_ms, t.resigned_ms, t.record, t.resigned_record)
+        TermOfController(
+            *(t.controller_epoch, t.controller, t.active_ms, t.resigned_ms),
+            active_record=t.record,
+            resigned_record=t.resigned_record,
+            silent_ms=t.silent_ms,
+        )
         for t in state.tables.terms.values()
     ]
     yield from of_other_controllers(terms)
     newest_ms = max(state.last_at_ms.values(), default=0)
     yield from times_without_controller(terms, newest_ms, commit.limits.controllerless_ms)
+    yield from late_controllers(terms, commit.limits.controllerless_ms)
     followed = (Followed(*each) for each in commit.greatest_events)
     for rule, request, log in unknown_requests(followed, state.active, work, unread):
         above = state.tables.work[f"{log}/{request.controller_epoch}"].max_event if log else -1

@@ -19,6 +19,7 @@ from audit.reading.lines_read import QUARANTINED_MAX
 from audit.records.findings import CLEAN, FINDINGS, FOUND, INCOMPLETE, NOT_COMPARED, AuditFinding
 from audit.report.controller_epochs import epoch_findings
 from audit.report.controller_terms import logs_that_lack_lines, term_findings
+from audit.report.dead_leaders import dead_leader_findings
 from audit.report.governed_brokers import check_governed, governed_nodes, governing
 from audit.report.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.report.log_ends import CheckedEnds, check_log_ends
@@ -231,6 +232,7 @@ def _end_of_logs(folder: OutputFolder, commit: Commit | None, state: ClusterStat
     doubled = overlaps(own)
     found = [*waiting.findings, *governed.findings, *doubled, *log_ends.ends.findings]
     found += [*lasting_findings(folder, commit, state), *term_findings(folder, commit, state)]
+    found += dead_leader_findings(folder, commit, state)
     found += epoch_findings(folder, commit, state, logs_that_lack_lines(state))
     return _End(
         [*found, *clocks], clocks, [*waiting.unknown, *governed.unknown], log_ends, lacking_lines(state, doubled)

@@ -98,17 +98,17 @@ def _show_summary(summary: "Summary") -> None:
     """Failovers and what was read of each node, for people."""
     for row in summary.failovers:
         brokers = ", ".join(map(str, row["brokers"]))
-        failed = f"of broker {brokers}{_since_last_record(row)}" if brokers else "found by a new controller"
+        failed = f"of broker {brokers}{_since_last_sign(row)}" if brokers else "found by a new controller"
         partitions = counted(row["partitions"], "partition")
         leaderless = " ".join(f"{name} {_ms(row[f'leaderless_{name}_ms'])}" for name in ("p50", "p95", "p99", "max"))
         write_line(
             f"failover     {row['detected_time']} {failed}: {partitions}, leaders written "
-            f"after {_ms(row['until_last_written_ms'])}, leaderless for {leaderless}"
+            f"after {_ms(row['until_last_written_ms'])}, leaderless for {leaderless}{_waited(row)}"
         )
     for row in summary.controller_failovers:
         write_line(
             f"controller   {row['from_time']} {row['controller']} in epoch {row['controller_epoch']}: "
-            f"{_since_previous(row['since_previous_ms'])}, loaded after "
+            f"{_since_previous(row['since_previous_ms'])}{_since_vacant(row['since_vacant_ms'])}, loaded after "
             f"{_ms(row['until_loaded_ms'])}, first write after {_ms(row['until_first_write_ms'])}"
         )
     for row in summary.ledgers:
@@ -118,10 +118,23 @@ def _show_summary(summary: "Summary") -> None:
         )
 
 
-def _since_last_record(failover: Mapping[str, Any]) -> str:
-    """Say how long before the detection a broker wrote its last record: it died in between."""
-    ms = failover["since_last_record_ms"]
-    return "" if ms is None else f", {_ms(ms)} after its last record"
+def _since_last_sign(failover: Mapping[str, Any]) -> str:
+    """Say how long before the detection a broker answered a follower, or wrote a record: it died in between."""
+    answered, recorded = failover["since_last_answer_ms"], failover["since_last_record_ms"]
+    if answered is not None:
+        return f", detected {_ms(answered)} after its last answer to a follower (session time-out)"
+    return "" if recorded is None else f", detected {_ms(recorded)} after its last record"
+
+
+def _waited(failover: Mapping[str, Any]) -> str:
+    """Say how long clients waited, from the last answer of the former leader until the new one led."""
+    ms = failover["waited_max_ms"]
+    return "" if ms is None else f"; clients waited up to {_ms(ms)}"
+
+
+def _since_vacant(ms: int | None) -> str:
+    """Say how long after it had seen that none was active a controller became it."""
+    return "" if ms is None else f", {_ms(ms)} after it saw that one gone"
 
 
 def _or_dash(count: int | None) -> str:

@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 from numpy.typing import NDArray
 
-from audit.records.sorted_runs import NOTHING, SortedRun
+from audit.records.sorted_runs import NOTHING, SortedRun, neighbours
 from audit.records.vectors import (
     ABSENT,
     Flags,
@@ -125,6 +125,11 @@ class KnownStatuses:
     def of_replicas(self, rows: pyarrow.Table, broker: Longs) -> Statuses:
         """The same of the broker's replica of each row's partition."""
         return self._before(_keys(rows, broker, keys(rows["key"])), longs(rows["seq"]))
+
+    def next_of_brokers(self, rows: pyarrow.Table, broker: Longs) -> Longs:
+        """Find the number of the next record about a broker in the term of each row; NOTHING where there is none."""
+        key = _keys(rows, broker, numpy.zeros(len(broker), numpy.uint64))
+        return neighbours(self._runs, key, longs(rows["seq"]))[1]
 
     def _before(self, key: Keys, seq: Longs) -> Statuses:
         latest, status = numpy.full(len(key), NOTHING), numpy.full(len(key), UNKNOWN, numpy.int64)

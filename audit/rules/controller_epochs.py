@@ -45,7 +45,7 @@ EXPLAINS: Final = {
     ),
     NO_CONTROLLER: Explanation(
         "error",
-        "After a controller resigned another one becomes active within the limit.",
+        "Another controller becomes active within the limit after one resigned, or after others saw it gone.",
         "whether other controllers ran, and whether they reached ZooKeeper; nothing is elected in the meantime",
         kafka="a Kafka log does not say when a controller resigns",
     ),
@@ -55,7 +55,8 @@ EXPLAINS: Final = {
 class TermOfController(NamedTuple):
     """Says when a controller became active in a controller epoch, and when it resigned, and in which records.
 
-    Times in ms since 1970; None: it did not, or no record says so.
+    Times in ms since 1970; None: it did not, or no record says so. `silent_ms`: for how long it had seen before that
+    no controller was active.
     """
 
     controller_epoch: int
@@ -64,6 +65,7 @@ class TermOfController(NamedTuple):
     resigned_ms: int | None
     active_record: str | None
     resigned_record: str | None
+    silent_ms: int | None = None
 
 
 class Followed(NamedTuple):
@@ -149,10 +151,7 @@ def of_other_controllers(terms: Iterable[TermOfController]) -> Iterator[AuditFin
 def times_without_controller(
     terms: Iterable[TermOfController], newest_ms: int, limit_ms: int
 ) -> Iterator[AuditFinding]:
-    """Find the times after a resignation in which no controller became active, up to the newest record.
-
-    Where a controller ended without resigning nothing says when it stopped, so such times are not known.
-    """
+    """Find the times after a resignation in which no controller became active, up to the newest record."""
     known = sorted(terms)
     for term in known:
         if term.resigned_ms is None:
@@ -170,3 +169,25 @@ def times_without_controller(
             records = tuple(each for each in (term.resigned_record, record) if each is not None)
             subject = f"controller-epoch {term.controller_epoch}"
             yield AuditFinding(NO_CONTROLLER, subject, message, records, at_ms=term.resigned_ms)
+
+
+def late_controllers(terms: Iterable[TermOfController], limit_ms: int) -> Iterator[AuditFinding]:
+    """Find the controllers that became active long after they had seen that none was, as one was killed.
+
+    Where the one before resigned, `times_without_controller` finds it. A time in which no other controller ran is in no
+    log: nobody saw it.
+    """
+    known = sorted(terms)
+    for term in known:
+        before = max((t for t in known if t.controller_epoch < term.controller_epoch), default=None)
+        has_resigned = before is not None and before.resigned_ms is not None
+        if has_resigned or term.active_ms is None or (term.silent_ms or 0) <= limit_ms:
+            continue
+        seen_ms = term.active_ms - (term.silent_ms or 0)
+        message = (
+            f"no controller was active for {(term.silent_ms or 0) / 1000:.0f} s, from {utc_text(seen_ms)}, when "
+            f"controller {term.controller} saw it, until it became active: more than {limit_ms // 1000} s"
+        )
+        subject = f"controller-epoch {term.controller_epoch} of controller {term.controller}"
+        records = (term.active_record,) if term.active_record is not None else ()
+        yield AuditFinding(NO_CONTROLLER, subject, message, records, at_ms=seen_ms)

@@ -260,7 +260,7 @@ RULE: Final = Rule(
             _BROKER,
             _NO_OFFSETS,
         ),
-        OFFSETS_IN_RANGE: _error("Offsets in records are 0 or more.", _BROKER, "INFO"),
+        OFFSETS_IN_RANGE: _error("Offsets and durations in records are 0 or more.", _BROKER, "INFO"),
     },
     reads=tuple(RECORDS.names),
     check=_check,

@@ -67,3 +67,30 @@ TAKEN: Final = Kept("taken", _SCHEMA, lambda batch: taken_of(comparable(batch)),
 """Leader epochs (`sub`) in which the leader has recorded its role: the first such record by time, node, incarnation and
 number, and the least `min_insync_replicas` of all of them (null: none has it).
 """
+
+
+_ANSWERS: Final = pyarrow.schema({**KEY, "answered_ms": pyarrow.int64()})
+ANSWERS_READ: Final = (*TAKEN_READ, "silent_ms")
+"""The columns of records that they are made of."""
+
+
+def answers_of(rows: pyarrow.Table) -> pyarrow.Table:
+    """Find when leaders answered last those that followed them and lead now, reduced."""
+    known = (longs(rows["silent_ms"]) != ABSENT) & is_one_of(rows["kind"], [Kind.ROLE.value])
+    part = rows.select(["key", "leader_epoch", "at_ms", "silent_ms"]).filter(pyarrow.array(known))
+    answered_ms = longs(part["at_ms"]) - longs(part["silent_ms"])
+    epoch = part["leader_epoch"].cast(pyarrow.int64())
+    return reduce_answers(pyarrow.table([part["key"], epoch, answered_ms], schema=_ANSWERS).filter(epoch.is_valid()))
+
+
+def reduce_answers(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sort by key and leader epoch; keep the first time of each."""
+    key, sub, answered_ms = keys(rows["key"]), longs(rows["sub"]), longs(rows["answered_ms"])
+    order = numpy.lexsort((answered_ms, sub, key))
+    return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
+
+
+ANSWERS: Final = Kept(
+    "answers", _ANSWERS, lambda batch: answers_of(comparable(batch)), reduce_answers, Sealing(("answered_ms",))
+)
+"""Leader epochs (`sub`) whose leader had followed the one before: when that one answered it last, by its clock."""

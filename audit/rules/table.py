@@ -5,6 +5,7 @@ from typing import Final
 from audit.rules import (
     applied_states,
     committed_records,
+    dead_leaders,
     decision_rules,
     durations,
     elected_brokers,
@@ -34,6 +35,7 @@ RULES: Final = (
     unclean_elections.RULE,
     elected_brokers.RULE,
     offline_leaders.RULE,
+    dead_leaders.RULE,
     committed_records.RULE,
     unfinished_work.RULE,
     recreations.RULE,

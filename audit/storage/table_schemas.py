@@ -76,6 +76,7 @@ TERMS: Final = pyarrow.schema(
         "ended": _TEXT,
         "previous_controller": _INT,
         "previous_last_ms": _LONG,
+        "vacant_ms": _LONG,
         "loaded_ms": _LONG,
         "first_write_ms": _LONG,
         "last_ms": _LONG,
@@ -141,6 +142,7 @@ FAILOVERS: Final = pyarrow.schema(
         "cause_id": _LONG,
         "cause_event": _TEXT,
         "brokers": _BROKERS,
+        "answered_ms": _LONG,
         "detected_ms": _LONG,
         "partitions": _LONG,
         "first_written_ms": _LONG,
@@ -153,6 +155,7 @@ FAILOVERS: Final = pyarrow.schema(
         "leaderless_p95_ms": _LONG,
         "leaderless_p99_ms": _LONG,
         "leaderless_max_ms": _LONG,
+        "waited_max_ms": _LONG,
         "status": _TEXT,
     }
 )
@@ -220,6 +223,7 @@ _ALL: Final = (
         RECORDS_TABLE,
         "every record, field by field; the start states of a controller once for each partition",
         RECORDS.remove(RECORDS.get_field_index("key")),
+        durations=("silent_ms",),
         keeps=False,
     ),
     Table(
@@ -240,8 +244,9 @@ _ALL: Final = (
     ),
     Table(
         TERMS_TABLE,
-        "who was the active controller in each controller epoch: last record of the one before, active, loaded, first"
-        " write, last record; `ended` is `resigned`, `replaced` or null (still active when the logs end)",
+        "who was the active controller in each controller epoch: last record of the one before, `/controller` seen"
+        " empty, active, loaded, first write, last record; `ended` is `resigned`, `replaced` or null (still active when"
+        " the logs end)",
         TERMS,
         ("controller_epoch", "controller"),
         ("from_ms", "last_ms"),
@@ -272,13 +277,13 @@ _ALL: Final = (
     ),
     Table(
         FAILOVERS_TABLE,
-        "the elections after each event that left partitions without a leader: the brokers that failed, when the"
-        " controller saw it, when it wrote the new leaders, when these took their roles, and for how long partitions"
-        " had no leader",
+        "the elections after each event that left partitions without a leader: the brokers that failed, their last"
+        " answer to a follower, when the controller saw it, when it wrote the new leaders, when these took their roles,"
+        " and for how long partitions had no leader",
         FAILOVERS,
         ("controller_epoch", "cause_id"),
         ("detected_ms", "first_written_ms"),
-        tuple(f"leaderless_{name}_ms" for name in ("p50", "p95", "p99", "max")),
+        (*(f"leaderless_{name}_ms" for name in ("p50", "p95", "p99", "max")), "waited_max_ms"),
     ),
     Table(
         LEDGERS_TABLE,

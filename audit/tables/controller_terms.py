@@ -18,7 +18,7 @@ RESIGNED, REPLACED = "resigned", "replaced"
 
 class TermEvents(Struct, frozen=True):
     """Holds what a controller recorded of its own term: when it became active, and when it resigned; None: it did
-    not.
+    not. `silent_ms`: for how long it had seen before that no controller was active; None: no record says so.
     """
 
     controller_epoch: int
@@ -27,15 +27,21 @@ class TermEvents(Struct, frozen=True):
     resigned_ms: int | None = None
     record: str | None = None
     resigned_record: str | None = None
+    silent_ms: int | None = None
 
     @property
     def name(self) -> str:
         return f"{self.controller_epoch}/{self.controller}"
 
+    @property
+    def vacant_ms(self) -> int | None:
+        """Find when it first saw that no controller was active, in ms since 1970."""
+        return None if self.active_ms is None or self.silent_ms is None else self.active_ms - self.silent_ms
+
     def joined(self, other: "TermEvents") -> "TermEvents":
         """Join two records of a term: the first of each."""
         firsts = {}
-        for field in ("active_ms", "resigned_ms", "record", "resigned_record"):
+        for field in ("active_ms", "resigned_ms", "record", "resigned_record", "silent_ms"):
             known = [value for value in (getattr(self, field), getattr(other, field)) if value is not None]
             firsts[field] = min(known, default=None)
         return replace(self, **firsts)
@@ -44,13 +50,13 @@ class TermEvents(Struct, frozen=True):
 def terms_of(rows: pyarrow.Table) -> Iterator[TermEvents]:
     """The terms that these records show."""
     part = rows.filter(pyarrow.array(is_one_of(rows["kind"], [Kind.CONTROLLER.value])))
-    columns = ("node", "incarnation", "seq", "controller_epoch", "to_state", "broker", "at_ms")
+    columns = ("node", "incarnation", "seq", "controller_epoch", "to_state", "broker", "at_ms", "silent_ms")
     for row in part.select(columns).to_pylist():
         if row["controller_epoch"] is None or row["broker"] is None:
             continue
         term = TermEvents(row["controller_epoch"], row["broker"])
         if row["to_state"] == "active":
-            yield replace(term, active_ms=row["at_ms"], record=reference(row))
+            yield replace(term, active_ms=row["at_ms"], record=reference(row), silent_ms=row["silent_ms"])
         elif row["to_state"] == "resigned":
             yield replace(term, resigned_ms=row["at_ms"], resigned_record=reference(row))
 
@@ -81,6 +87,7 @@ def _row(
         "ended": ended,
         "previous_controller": None if earlier is None else earlier.controller,
         "previous_last_ms": None if before is None else before.last_ms,
+        "vacant_ms": term.vacant_ms,
         "loaded_ms": None if own is None else own.loaded_ms,
         "first_write_ms": None if own is None else own.first_write_ms,
         "last_ms": None if own is None else own.last_ms,

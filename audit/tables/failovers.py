@@ -14,7 +14,7 @@ from audit.records.findings import HOLDS
 from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import Runs, gather, gather_all
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, earliest, group_starts, is_one_of, keys, longs, mixed
-from audit.rules.leaderships_taken import TAKEN
+from audit.rules.leaderships_taken import ANSWERS, TAKEN
 from audit.rules.rule import KEY, BucketBatch, Kept, once
 from audit.storage.commits import BucketState
 from audit.storage.output_folder import OutputFolder
@@ -165,7 +165,7 @@ def failed_events(output: OutputFolder, cluster: BucketState) -> Keys:
 def failover_rows(output: OutputFolder, buckets: Mapping[str, BucketState], events: Iterable[int]) -> pyarrow.Table:
     """The rows of these events, as FAILOVERS. Raises OutputError."""
     wanted = numpy.unique(numpy.fromiter(events, numpy.uint64))
-    names = (FAILURES, ELECTIONS.name, TAKEN.name)
+    names = (FAILURES, ELECTIONS.name, TAKEN.name, ANSWERS.name)
     runs = [{name: output.table_runs(state, name) for name in names} for state in buckets.values()]
     failures = pyarrow.concat_tables([gather_all(of[FAILURES], wanted, FAILED.empty_table()) for of in runs])
     failed = numpy.unique(keys(failures["key"]))
@@ -180,21 +180,29 @@ def _in_order(elections: pyarrow.Table) -> pyarrow.Array:
 
 
 def _elections(runs: Mapping[str, Runs], events: Keys) -> pyarrow.Table:
-    """The elections of these events in one bucket, with the times at which the leaders took their roles."""
+    """The elections of these events in one bucket, with the times at which the leaders took their roles, and at which
+    those before them had answered them last.
+    """
     found = reduce_elections(gather_all(runs[ELECTIONS.name], events, _ELECTIONS.empty_table()))
     partition, epoch = longs(found["sub"]).view(numpy.uint64), longs(found["leader_epoch"])
-    taken_ms = numpy.full(found.num_rows, _NEVER)
-    for run in runs[TAKEN.name].at(partition, epoch):
+    taken_ms = _earliest_at(runs[TAKEN.name], "at_ms", partition, epoch)
+    answered_ms = _earliest_at(runs[ANSWERS.name], "answered_ms", partition, epoch)
+    return found.append_column("taken_ms", taken_ms).append_column("answered_ms", answered_ms)
+
+
+def _earliest_at(runs: Runs, column: str, partition: Keys, epoch: Longs) -> pyarrow.Array:
+    """The least time of the rows of each partition and leader epoch, null where there is none; all are aligned."""
+    at_ms = numpy.full(len(epoch), _NEVER)
+    for run in runs.at(partition, epoch):
         bounds = run.find(partition, epoch)
         present = bounds.first < bounds.end
-        at_ms = longs(run.rows["at_ms"])[bounds.first[present]]
-        taken_ms[present] = numpy.minimum(taken_ms[present], at_ms)
-    return found.append_column("taken_ms", pyarrow.array(taken_ms, mask=taken_ms == _NEVER))
+        at_ms[present] = numpy.minimum(at_ms[present], longs(run.rows[column])[bounds.first[present]])
+    return pyarrow.array(at_ms, mask=at_ms == _NEVER)
 
 
 def _rows(failures: pyarrow.Table, elections: pyarrow.Table) -> Iterator[dict[str, Any]]:
     key = keys(elections["key"])
-    offline, written, taken = (longs(elections[name]) for name in ("offline_ms", "written_ms", "taken_ms"))
+    times = [longs(elections[name]) for name in ("offline_ms", "written_ms", "taken_ms", "answered_ms")]
     by_event: dict[int, list[dict[str, Any]]] = {}
     for failure in failures.to_pylist():
         by_event.setdefault(failure["key"], []).append(failure)
@@ -208,15 +216,18 @@ def _rows(failures: pyarrow.Table, elections: pyarrow.Table) -> Iterator[dict[st
             **{name: failed[0][name] for name in ("controller_epoch", "cause_id", "cause_event")},
             "brokers": brokers,
             "detected_ms": detected_ms,
-            **_phases(detected_ms, offline[part], written[part], taken[part]),
+            **_phases(detected_ms, *(column[part] for column in times)),
             "status": HOLDS,
         }
 
 
-def _phases(detected_ms: int, offline: Longs, written: Longs, taken: Longs) -> dict[str, int | None]:
+def _phases(detected_ms: int, offline: Longs, written: Longs, taken: Longs, answered: Longs) -> dict[str, int | None]:
     elected, done = written[written != ABSENT], taken[(taken != ABSENT) & (written != ABSENT)]
+    answers = (answered != ABSENT) & (taken != ABSENT) & (written != ABSENT)
     leaderless = numpy.maximum(done - detected_ms, 0)
     return {
+        "answered_ms": _extreme(answered[answers], numpy.max),
+        "waited_max_ms": _extreme(taken[answers] - answered[answers], numpy.max),
         "partitions": len(offline),
         "first_written_ms": _extreme(elected, numpy.min),
         "last_written_ms": _extreme(elected, numpy.max),

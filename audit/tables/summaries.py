@@ -14,12 +14,14 @@ SELECT detected_ms, detected_time, controller_epoch, cause_id, cause_event, brok
     first_written_ms - detected_ms AS until_first_written_ms,
     last_written_ms - detected_ms AS until_last_written_ms,
     last_taken_ms - detected_ms AS until_last_taken_ms,
-    not_elected, not_taken, leaderless_p50_ms, leaderless_p95_ms, leaderless_p99_ms, leaderless_max_ms
+    not_elected, not_taken, leaderless_p50_ms, leaderless_p95_ms, leaderless_p99_ms, leaderless_max_ms,
+    detected_ms - answered_ms AS since_last_answer_ms, waited_max_ms
 FROM failovers ORDER BY leaderless_max_ms DESC NULLS LAST, detected_ms, controller_epoch, cause_id LIMIT ?
 """
 _CONTROLLER_FAILOVERS: Final = """
 SELECT from_ms, from_time, controller_epoch, controller, previous_controller, ended,
     from_ms - previous_last_ms AS since_previous_ms,
+    from_ms - vacant_ms AS since_vacant_ms,
     loaded_ms - from_ms AS until_loaded_ms,
     first_write_ms - from_ms AS until_first_write_ms,
     records

@@ -26,13 +26,16 @@ class LeaderSilence:
         """When the oldest request without an answer was sent."""
         self.why: str | None = None
         """Of the last attempt, if it failed; None while it may just be slow."""
+        self.answered_at: float | None = None
+        """When it answered last."""
 
     def asked(self, now: float) -> None:
         if self.since is None:
             self.since = now
 
-    def answered(self) -> None:
+    def answered(self, now: float) -> None:
         self.since = self.why = None
+        self.answered_at = now
 
     def failed(self, error: Exception) -> None:
         """The attempt got no answer. The first of a row is logged; all others would say the same."""

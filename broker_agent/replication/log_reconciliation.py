@@ -118,7 +118,7 @@ class LogReconciliation:
         except (PeerUnreachableError, TimeoutError) as error:
             self.silence.failed(error)
             return None
-        self.silence.answered()
+        self.silence.answered(asyncio.get_running_loop().time())
         await self.setup.manager.until_swapped()
         return response
 

@@ -197,7 +197,7 @@ class ReplicaFetcher:
         except (PeerUnreachableError, TimeoutError) as error:
             silence.failed(error)
             return self._give_up_session()
-        silence.answered()
+        silence.answered(asyncio.get_running_loop().time())
         if response.error_code in SESSION_ERRORS and not call.request.is_full:
             self._begin_anew()
             return True

@@ -97,6 +97,13 @@ class ReplicaFetchers:
         states = self._states(tp)
         return None if states is None else states.get(tp)
 
+    def silent_ms(self, tp: TopicPartition) -> int | None:
+        """Find for how long the leader has not answered the fetcher of a partition, in ms; None: it never has."""
+        key = self._placed.get(tp)
+        running = None if key is None else self._running.get(key)
+        answered_at = None if running is None else running.fetcher.reconciliation.silence.answered_at
+        return None if answered_at is None else round((asyncio.get_running_loop().time() - answered_at) * 1000)
+
     def add(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
         """Start fetching; a partition already fetched in the same leader epoch is left unchanged (R5.8)."""
         if self._is_closed:

@@ -77,10 +77,11 @@ class RoleChanges:
         self, orders: Sequence[BecomeLeaderOrFollower], logs: "LogsOfRequest", outcome: RoleChangeResult
     ) -> None:
         """Become leader of these partitions (R3.1). All their fetchers stop before the first role change."""
-        self._fetchers.remove(order.partition.topic_partition for order in orders)
+        silent_ms = {tp: self._fetchers.silent_ms(tp) for tp in (order.partition.topic_partition for order in orders)}
+        self._fetchers.remove(silent_ms)
 
         async def lead(order: BecomeLeaderOrFollower) -> None:
-            await self._lead(order, logs, outcome)
+            await self._lead(order, logs, outcome, silent_ms[order.partition.topic_partition])
 
         await self._for_each(orders, lead, outcome)
 
@@ -107,7 +108,9 @@ class RoleChanges:
                 taken = (role for role in outcome.taken if role.follows_anew)
                 self._fetchers.add({role.topic_partition: self._fetch_start(role) for role in taken})
 
-    async def _lead(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest", outcome: RoleChangeResult) -> None:
+    async def _lead(
+        self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest", outcome: RoleChangeResult, silent_ms: int | None
+    ) -> None:
         """Become leader, unless the request is older or the log cannot be opened (R3.3 to R3.7)."""
         partition, state = order.partition, order.state
         if state.partition_epoch < partition.partition_epoch:
@@ -116,7 +119,7 @@ class RoleChanges:
             log = await logs.attach(order)
             if log is None:
                 return
-            taken = _taken(order, log)
+            taken = _taken(order, log, silent_ms=silent_ms)
             epoch_start: Offset | None = None
             if state.leader_epoch > partition.leader_epoch:
                 self._damaged.led(partition.topic_partition)
@@ -248,10 +251,12 @@ class _RefusedRoles:
             )
 
 
-def _taken(order: BecomeLeaderOrFollower, log: PartitionLog, *, follows_anew: bool = False) -> RoleTaken:
+def _taken(
+    order: BecomeLeaderOrFollower, log: PartitionLog, *, follows_anew: bool = False, silent_ms: int | None = None
+) -> RoleTaken:
     offsets = log.high_watermark, log.log_end_offset
     tp, minimum = order.partition.topic_partition, log.config.min_insync_replicas
-    return RoleTaken(tp, order.topic_id, order.state, order.cause, *offsets, minimum, follows_anew)
+    return RoleTaken(tp, order.topic_id, order.state, order.cause, *offsets, minimum, follows_anew, silent_ms)
 
 
 class LogsOfRequest:

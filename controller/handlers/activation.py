@@ -72,7 +72,7 @@ async def activate(active: ActiveController, standby: WarmStandby) -> None:
     await record_ids(active, topics)
     for candidate in registered:
         active.channels.add(candidate.broker)
-    active.commit(ControllerActivated(active.config.id, active.config.governs_kafka))
+    active.commit(ControllerActivated(active.config.id, active.config.governs_kafka, timings.vacant_ms(clock.time())))
     await take_over_left_replicas(active)
     await initialise_deletions(active)
     await keep_undeleted_replicas(active)

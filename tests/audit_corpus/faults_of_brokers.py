@@ -39,6 +39,37 @@ def assign(broker: int) -> Callable[[Logs], object]:
     )
 
 
+def without_leader(state: Record, died: Record, after_s: int) -> Record:
+    """The next state of a partition whose leader has died, so much later: nobody leads."""
+    epochs = {name: state[name] + 1 for name in ("leader_epoch", "partition_epoch")}
+    written = {"kind": "isr", "leader": -1, "at_ms": died["at_ms"] + after_s * 1_000, "cause": died["cause"], **epochs}
+    kept = {name: value for name, value in state.items() if name not in {"seq", "from_state", "to_state"}}
+    return {**kept, **written, "reason": "drawn"}
+
+
+def late_leader(after_s: int | None) -> Callable[[Logs], object]:
+    """Let the leader of a partition die, and the controller elect another one so much later; None: it never does, and
+    records something else of the broker's cluster an hour later.
+    """
+
+    def add(records: list[Record]) -> None:
+        last = chosen_partition(records)
+        records.extend(move_back(records, last))
+        add_status(records, "dead", of_leader=True)
+        died = records[-1]
+        if after_s is None:
+            records.append({**died, "at_ms": died["at_ms"] + 3_600_000, "broker": 97, "to_state": "live"})
+            records[-1]["broker_epoch"] = 1 << 40
+            records[-1]["cause"] = {"event": "BrokerChange", "id": died["cause"]["id"] + 1}
+            return
+        newest = {(r["topic_id"], r["partition"]): r for r in records if "leader_epoch" in r and "isr" in r}
+        led = [state for state in newest.values() if state["leader"] == died["broker"] and state is not last]
+        records.extend(without_leader(state, died, 100) for state in led)
+        records.append(without_leader(last, died, after_s))
+
+    return lambda logs: logs.write_wrongly(CONTROLLER, add)
+
+
 def in_turn(*steps: Callable[[Logs], object]) -> Callable[[Logs], object]:
     return lambda logs: [step(logs) for step in steps]
 
@@ -79,6 +110,11 @@ FAULTS_OF_BROKERS: Final[dict[str, Fault]] = {
     ),
     "a replica that becomes offline and leads on": Fault(
         say("OfflineReplica", of_leader=True), {"offline-replica-does-not-lead": 1}
+    ),
+    "a dead broker that leads for longer than five minutes": Fault(late_leader(310), {"dead-leader-too-long": 1}),
+    "a dead broker that leads for four minutes": Fault(late_leader(240)),
+    "a dead broker that leads on, as its controller does nothing about it": Fault(
+        late_leader(None), {"dead-leader-too-long": 1}, ("no log of this node",)
     ),
     "a dead broker that joins the ISR": Fault(
         in_turn(say("dead"), write(ASKED, both)), {"isr-granted-to-live-brokers": 1}

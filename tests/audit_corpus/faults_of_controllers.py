@@ -68,6 +68,13 @@ def turn_events(records: list[Record]) -> None:
 FAULTS_OF_CONTROLLERS: Final[dict[str, Fault]] = {
     "a resignation, and another term after it": Fault(reelect(2_000)),
     "an hour without a controller": Fault(reelect(HOUR_MS), {"no-controller-too-long": 1}),
+    "a controller that saw for five minutes that another one was gone": Fault(
+        lambda logs: logs.write_wrongly(CONTROLLER, lambda records: records[0].update(silent_ms=300_001)),
+        {"no-controller-too-long": 1},
+    ),
+    "a controller that saw at once that another one was gone": Fault(
+        lambda logs: logs.write_wrongly(CONTROLLER, lambda records: records[0].update(silent_ms=12))
+    ),
     "no controller since hours, at the end of the logs": Fault(let_brokers_go_on, {"no-controller-too-long": 1}),
     "a controller epoch below the one before": Fault(
         reelect(2_000, controller_epoch=1), {"controller-epochs-rise": 1, "one-controller-per-epoch": 1}

@@ -194,6 +194,9 @@ FAULTS_OF_DECISIONS: Final[dict[str, Fault]] = {
     "a negative high watermark": Fault(
         of_agent(lambda record: record.update(high_watermark=-3)), {"offsets-in-range": 1}
     ),
+    "a leader before that answers in the future": Fault(
+        of_agent(lambda record: record.update(silent_ms=-1)), {"offsets-in-range": 1}
+    ),
     "a negative log end offset": Fault(
         of_agent(lambda record: record.update(high_watermark=-9, log_end_offset=-3)), {"offsets-in-range": 1}
     ),

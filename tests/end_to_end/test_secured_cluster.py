@@ -1,6 +1,7 @@
 """`klamm up --secure`: every port under TLS, and certificates that are replaced while records flow."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -148,6 +149,14 @@ def secrets_of(cluster: LocalCluster) -> set[bytes]:
     keys = (cluster.folder / CERTIFICATES).glob("*.pem")
     found = {file.read_bytes().partition(b"PRIVATE KEY-----\n")[2].partition(b"\n")[0] for file in keys}
     return found - {b""}
+
+
+def test_heads_of_logs_are_asked_of_the_secured_ports(cluster: LocalCluster) -> None:
+    where = ("--bootstrap", cluster.members(BROKER)[0].address)
+    ran = run_klamm("audit", "heads", *where, "--command-config", str(cluster.client_properties))
+    assert ran.returncode == 0, ran.stderr
+    nodes = {head["node"] for head in json.loads(ran.stdout)["heads"]}
+    assert nodes >= {"broker-1", "broker-2"}
 
 
 def test_top_and_bundle_ask_the_secured_ports_and_show_no_key(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 Compared are, of a broker: from the moment its registration is gone in ZooKeeper to the moment when a living broker
 tells clients another leader for each partition; the audit has it from the record of its death to the last record of a
-leader that took its role. Of a controller: the moment when it first says that it is active, and the one that it
-recorded. The observer polls every millisecond of virtual time.
+leader that took its role. Before that, from its crash on, its followers have no answer for as long as its session
+lasts. Of a controller: the moments when the one before is gone, and when it first says that it is active, and those
+that it recorded. The observer polls every millisecond of virtual time.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from state_log.writer import SegmentName
 from tests.audits.log_audits import audit_folder
 
 TOLERANCE_MS = 50
+FETCH_WAIT_MS = 500
 PARTITIONS = 6
 VICTIM = BrokerId(1)
 
@@ -59,11 +61,13 @@ async def measured(seed: int, logs: Path) -> dict[str, int]:
     topic = NewTopic("orders", assignments=replicas)
     await cluster.network.call("client", first.address, CreateTopicsRequest((topic,)))
     await asyncio.sleep(5)
+    crashed = cluster.clock.now_ms()
     cluster.agents[VICTIM].crash()
     gone = await first_moment(cluster, lambda: cluster.zookeeper.tree.get(f"/brokers/ids/{VICTIM}") is None)
     led = await until_all_led_by_others(cluster)
     await asyncio.sleep(5)
     first.crash()
+    vacant = await first_moment(cluster, lambda: cluster.zookeeper.tree.get("/controller") is None)
     active = await first_moment(cluster, lambda: cluster.active_controller() not in {None, first})
     await asyncio.sleep(5)
     await cluster.stop_all()
@@ -71,7 +75,7 @@ async def measured(seed: int, logs: Path) -> dict[str, int]:
         for incarnation in node.incarnations:
             log = incarnation.log
             write_segment(logs / log.node, SegmentName(log.node, log.incarnation, 0), log.lines)
-    return {"gone": gone, "led": led, "active": active}
+    return {"crashed": crashed, "gone": gone, "led": led, "vacant": vacant, "active": active}
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -85,10 +89,14 @@ def test_failovers_last_as_long_as_measured_from_outside(seed: int, tmp_path: Pa
     assert failover["leaderless_max_ms"] == failover["last_taken_ms"] - failover["detected_ms"]
     assert abs(failover["leaderless_max_ms"] - (outside["led"] - outside["gone"])) <= TOLERANCE_MS
     assert abs(failover["detected_ms"] - outside["gone"]) <= TOLERANCE_MS
+    # While it lived it answered each half second at least.
+    assert 0 <= outside["crashed"] - failover["answered_ms"] <= FETCH_WAIT_MS + TOLERANCE_MS
+    assert failover["waited_max_ms"] >= outside["led"] - outside["crashed"] - TOLERANCE_MS
     (session,) = (row for row in folder.current_rows(SESSIONS_TABLE) if row["broker"] == VICTIM)
     assert session["ended"] == "died"
     assert abs(session["until_ms"] - outside["gone"]) <= TOLERANCE_MS
     terms = folder.current_rows(TERMS_TABLE)
     assert [term["ended"] for term in terms] == ["replaced", "resigned"]
     assert abs(terms[-1]["from_ms"] - outside["active"]) <= TOLERANCE_MS
+    assert abs(terms[-1]["vacant_ms"] - outside["vacant"]) <= TOLERANCE_MS
     assert terms[-1]["from_ms"] <= terms[-1]["loaded_ms"]

@@ -101,8 +101,8 @@ def partitions() -> dict[str, Any]:
 
 
 def failovers() -> dict[str, Any]:
-    """Show each failover as a bar: from its detection to the writes, to the roles, in ms."""
-    phases = ["deciding and writing", "taking roles"]
+    """Show each failover as a bar: from the last answer to its detection, to the writes, to the roles, in ms."""
+    phases = ["not answering, not detected (session time-out)", "deciding and writing", "taking roles"]
     return {
         **_WIDTH,
         "height": {"step": 22},
@@ -115,8 +115,8 @@ def failovers() -> dict[str, Any]:
             "color": {
                 "field": "phase",
                 "type": "nominal",
-                "scale": {"domain": phases, "range": [_BLUE, _GREEN]},
-                "legend": {"title": None, "orient": "top"},
+                "scale": {"domain": phases, "range": [_RED, _BLUE, _GREEN]},
+                "legend": {"title": None, "orient": "top", "labelLimit": 320},
             },
             "tooltip": [
                 {"field": name, "type": "nominal"}

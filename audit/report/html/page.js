@@ -185,7 +185,8 @@ function failoverRows() {
     const at = time(start).slice(0, 19), partitions = counted(failover.partitions, "partition");
     const what = narrow.matches ? `${at.slice(11)} ${failed(failover)}` : `${at.slice(5)} ${failed(failover)}: ${partitions}`;
     const leaderless = `p50 ${duration(failover.leaderless_p50_ms)}, p99 ${duration(failover.leaderless_p99_ms)}`;
-    const written = failover.last_written_ms, taken = failover.last_taken_ms;
+    const written = failover.last_written_ms, taken = failover.last_taken_ms, silent = failover.answered_ms === null || failover.answered_ms === undefined ? 0 : start - failover.answered_ms;
+    if (silent > 0) rows.push({ what, at, partitions, phase: "not answering, not detected (session time-out)", start: -silent, end: 0, took: duration(silent), leaderless });
     if (written !== null && written !== undefined) {
       rows.push({ what, at, partitions, phase: "deciding and writing", start: 0, end: written - start, took: duration(written - start), leaderless });
       if (taken !== null && taken !== undefined) rows.push({ what, at, partitions, phase: "taking roles", start: written - start, end: Math.max(taken, written) - start, took: duration(Math.max(taken - written, 0)), leaderless });
@@ -249,9 +250,10 @@ const since = (later, earlier) => (later === null || earlier === null ? null : l
 function tables() {
   const listed = content.failovers.slice(0, 20), all = content.failovers_total;
   const slowest = all > listed.length ? `${number(all)} in all; the table has the ${listed.length} slowest` : `${number(all)} in all, the slowest first`;
-  byId("failovers-hint").textContent = `${slowest}. From the time at which the controller saw that brokers were gone; up to the session timeout had passed before, in which clients waited as well.`;
+  byId("failovers-hint").textContent = `${slowest}. 0 is the time at which the controller saw that brokers were gone. Before, until their sessions timed out, clients waited as well: since the last answer that a follower had.`;
   table("failover-table", listed, [
     ["detected", (f) => time(f.detected_ms)], ["failed", failed], ["since its last record", (f) => duration(f.since_last_record_ms), true],
+    ["since its last answer", (f) => duration(since(f.detected_ms, f.answered_ms ?? null)), true], ["clients waited up to", (f) => duration(f.waited_max_ms), true],
     ["partitions", (f) => number(f.partitions), true], ["no leader after detection, p50", (f) => duration(f.leaderless_p50_ms), true], ["p95", (f) => duration(f.leaderless_p95_ms), true],
     ["p99", (f) => duration(f.leaderless_p99_ms), true], ["longest", (f) => duration(f.leaderless_max_ms), true], ["role not taken", (f) => number(f.not_taken), true],
   ]);
@@ -260,6 +262,7 @@ function tables() {
   table("terms", terms, [
     ["active", (t) => time(t.from_ms)], ["controller", (t) => `controller-${t.controller}`], ["epoch", (t) => number(t.controller_epoch), true],
     ["before", (t) => `controller-${t.previous_controller}`], ["since its last record", (t) => duration(since(t.from_ms, t.previous_last_ms)), true],
+    ["since it saw it gone", (t) => duration(since(t.from_ms, t.vacant_ms ?? null)), true],
     ["loaded after", (t) => duration(since(t.loaded_ms, t.from_ms)), true], ["first write after", (t) => duration(since(t.first_write_ms, t.from_ms)), true],
   ]);
   show("logs-section", content.ledgers.length);

@@ -17,7 +17,7 @@ from tests.audit_corpus.on_spark import audit_on_spark
 pytestmark = pytest.mark.real
 
 
-@pytest.mark.parametrize("name", list(FAULTS)[::30])
+@pytest.mark.parametrize("name", list(FAULTS)[::60])
 def test_spark_says_exactly_what_a_fault_is(name: str, spark: SparkSession, tmp_path: Path) -> None:
     assert differences(FAULTS[name], audit_on_spark(FAULTS[name], SOUND_LOGS, tmp_path / "audit", spark)) == []
 

@@ -33,7 +33,7 @@ NOT_KEPT = {"prev", "partitions", "moves"}
 """The source has checked the chain; start states and their moves become rows of their own."""
 NESTED: dict[str, type[msgspec.Struct]] = {"cause": Cause, "witness": Witness, "inputs": DecisionInputs}
 LONGS = {"seq", "at_ms", "mono_ms", "cause_id", "witness_seq", "high_watermark"}
-LONGS |= {"from_offset", "to_offset", "log_start_offset", "log_end_offset", "broker_epoch"}
+LONGS |= {"from_offset", "to_offset", "log_start_offset", "log_end_offset", "broker_epoch", "silent_ms"}
 
 
 def arrow_type(name: str, hint: object) -> pyarrow.DataType:

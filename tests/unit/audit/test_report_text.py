@@ -11,6 +11,8 @@ FAILOVER: dict[str, Any] = {
     "detected_time": "2026-11-23 02:47:09.518",
     "brokers": [3, 4],
     "since_last_record_ms": None,
+    "since_last_answer_ms": None,
+    "waited_max_ms": None,
     "partitions": 2,
     "until_last_written_ms": 4,
     **{f"leaderless_{name}_ms": 1_011 for name in ("p50", "p95", "p99", "max")},
@@ -20,6 +22,7 @@ TERM: dict[str, Any] = {
     "controller": 1001,
     "controller_epoch": 12,
     "since_previous_ms": 1_680,
+    "since_vacant_ms": None,
     "until_loaded_ms": 3,
     "until_first_write_ms": None,
 }
@@ -34,7 +37,12 @@ def shown(capsys: pytest.CaptureFixture[str], *, failovers: tuple[Any, ...] = ()
     ("changes", "says"),
     [
         ({}, "02:47:09.518 of broker 3, 4: 2 partitions, leaders written after 4 ms, leaderless for p50 1,011 ms"),
-        ({"since_last_record_ms": 6_203}, "02:47:09.518 of broker 3, 4, 6,203 ms after its last record: 2 partitions"),
+        ({"since_last_record_ms": 6_203}, "of broker 3, 4, detected 6,203 ms after its last record: 2 partitions"),
+        (
+            {"since_last_record_ms": 9_000, "since_last_answer_ms": 6_102},
+            "of broker 3, 4, detected 6,102 ms after its last answer to a follower (session time-out): 2 partitions",
+        ),
+        ({"waited_max_ms": 6_212}, "max 1,011 ms; clients waited up to 6,212 ms"),
         ({"brokers": [], "partitions": 1}, "02:47:09.518 found by a new controller: 1 partition, leaders"),
         ({"until_last_written_ms": None}, "2 partitions, leaders written after -, leaderless for"),
     ],
@@ -80,3 +88,8 @@ def test_a_controller_may_follow_one_that_still_records_its_resignation(
 ) -> None:
     said = shown(capsys, terms=({**TERM, "since_previous_ms": since_ms},))
     assert f"1001 in epoch 12: {says}, loaded after 3 ms, first write after -" in said
+
+
+def test_a_controller_says_when_it_saw_that_the_one_before_was_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    said = shown(capsys, terms=({**TERM, "since_vacant_ms": 12},))
+    assert "1,680 ms after the last record of the one before, 12 ms after it saw that one gone, loaded after" in said

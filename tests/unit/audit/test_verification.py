@@ -274,10 +274,11 @@ def test_the_heads_of_a_cluster_are_read_by_who_calls_the_audit(tmp_path: Path) 
     logs.write()
     asked = []
 
-    def read_heads(zookeeper: str, bootstrap: str) -> list[GivenHead]:
-        asked.append((zookeeper, bootstrap))
+    def read_heads(zookeeper: str, bootstrap: str, command_config: Path | None) -> list[GivenHead]:
+        asked.append((zookeeper, bootstrap, command_config))
         return [head]
 
     arguments = ["verify", "--log-dir", str(tmp_path), "--zookeeper", "localhost:1"]
+    arguments += ["--command-config", str(tmp_path / "admin")]
     answer = CliRunner().invoke(app, arguments, obj=Joined(read_heads, lambda: pytest.fail("nothing is replayed")))
-    assert (answer.exit_code, asked) == (ExitCode.FINDINGS, [("localhost:1", "")])
+    assert (answer.exit_code, asked) == (ExitCode.FINDINGS, [("localhost:1", "", tmp_path / "admin")])

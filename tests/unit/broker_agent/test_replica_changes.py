@@ -63,6 +63,12 @@ LINES: list[tuple[ReplicaChange, str | None]] = [
         '"high_watermark":10,"log_end_offset":12,"min_insync_replicas":2',
     ),
     (
+        RoleTaken(TP, TOPIC_ID, STATE, CAUSE, *LOG, follows_anew=False, silent_ms=6_203),
+        f'"kind":"role","cause":{{"event":"BrokerChange","id":4}},"controller_epoch":5,{OF_PARTITION},'
+        '"to_state":"leader","leader":1,"leader_epoch":7,"partition_epoch":9,"isr":[1,2],"replicas":[1,2,3],'
+        '"high_watermark":10,"log_end_offset":12,"min_insync_replicas":2,"silent_ms":6203',
+    ),
+    (
         RoleTaken(TP, TOPIC_ID, FOLLOWED, CAUSE, *LOG, follows_anew=True),
         f'"kind":"role","cause":{{"event":"BrokerChange","id":4}},"controller_epoch":5,{OF_PARTITION},'
         '"to_state":"follower","leader":2,"leader_epoch":7,"partition_epoch":9,"isr":[1,2],"replicas":[1,2],'

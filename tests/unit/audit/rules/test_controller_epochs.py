@@ -13,6 +13,7 @@ from audit.rules.controller_epochs import (
     TermOfController,
     falling_epochs,
     falling_events,
+    late_controllers,
     of_other_controllers,
     times_without_controller,
     unknown_requests,
@@ -151,3 +152,36 @@ def test_after_a_resignation_another_controller_becomes_active(
     assert [f.message for f in found] == ([] if message is None else [message])
     assert all((f.rule, f.subject, f.at_ms) == (NO_CONTROLLER, "controller-epoch 5", 1_000) for f in found)
     assert all(f.records == (("b", "c") if newest_ms > 99_000 else ("b",)) for f in found)
+
+
+@pytest.mark.parametrize(
+    ("terms", "found"),
+    [
+        ([TermOfController(6, 1002, 90_000, None, "c", None, silent_ms=60_000)], []),
+        ([TermOfController(6, 1002, 90_000, None, "c", None, silent_ms=60_001)], [("c",)]),
+        ([TermOfController(6, 1002, None, None, None, None, silent_ms=60_001)], []),
+        ([TermOfController(6, 1002, 90_000, None, None, None, silent_ms=60_001)], [()]),
+        # The one before was killed; or it resigned, which is judged by when it did.
+        (
+            [
+                TermOfController(5, 1001, 0, None, "a", None),
+                TermOfController(6, 1002, 90_000, None, "c", None, silent_ms=61_000),
+            ],
+            [("c",)],
+        ),
+        (
+            [
+                TermOfController(5, 1001, 0, 9_000, "a", "b"),
+                TermOfController(6, 1002, 90_000, None, "c", None, silent_ms=61_000),
+            ],
+            [],
+        ),
+    ],
+)
+def test_a_controller_is_replaced_soon_after_another_saw_it_gone(
+    terms: list[TermOfController], found: list[tuple[str, ...]]
+) -> None:
+    findings = list(late_controllers(terms, 60_000))
+    assert [f.records for f in findings] == found
+    assert {(f.rule, f.subject) for f in findings} <= {(NO_CONTROLLER, "controller-epoch 6 of controller 1002")}
+    assert all("until it became active: more than 60 s" in f.message for f in findings)

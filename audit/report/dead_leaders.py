@@ -1,0 +1,51 @@
+"""Partitions that a dead broker leads at the end of the logs, as no controller elected another leader."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from audit.batches.cluster_state import ClusterState
+from audit.records.findings import AuditFinding
+from audit.rules.dead_leaders import DEAD_LEADER, DEAD_LEADERS
+from audit.rules.subjects import reference
+from audit.storage.commits import Commit
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_schemas import SESSIONS_TABLE
+from cluster.model.printable import counted
+from state_log.causes import utc_text
+
+_NAMED_MAX: Final = 20
+
+
+def dead_leader_findings(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> Iterator[AuditFinding]:
+    """Find the brokers that have led on for too long after they died, one finding for each. Raises OutputError."""
+    if commit is None:
+        return
+    newest_ms = max((ms for node, ms in state.last_at_ms.items() if node.startswith("controller-")), default=0)
+    limit_ms = commit.limits.leaderless_ms
+    led: dict[int, list[Mapping[str, Any]]] = {}
+    for bucket in commit.buckets.values():
+        for run in folder.runs(bucket.runs.get(DEAD_LEADERS.name, ())):
+            for row in run.rows.to_pylist():
+                if newest_ms - row["at_ms"] > limit_ms:
+                    led.setdefault(row["broker"], []).append(row)
+    live_ms = _live_since(folder) if led else {}
+    for broker, rows in sorted(led.items()):
+        first = min(rows, key=lambda row: (row["at_ms"], reference(row)))
+        died_ms = first["at_ms"]
+        if live_ms.get(broker, died_ms) > died_ms:
+            continue
+        message = (
+            f"broker {broker}, recorded as dead at {utc_text(died_ms)}, still leads "
+            f"{counted(len({row['key'] for row in rows}), 'partition')} at the end of the logs, "
+            f"{(newest_ms - died_ms) / 1000:.0f} s later: more than {limit_ms // 1000} s"
+        )
+        records = (reference(first), *sorted({row["state"] for row in rows})[: _NAMED_MAX - 1])
+        yield AuditFinding(DEAD_LEADER, f"broker {broker}", message, records, at_ms=died_ms)
+
+
+def _live_since(folder: OutputFolder) -> dict[int, int]:
+    """Find since when brokers have been live that are so, by controllers or by themselves, in ms since 1970."""
+    rows = [
+        row for row in folder.current_rows(SESSIONS_TABLE) if row["until_ms"] is None and row["from_ms"] is not None
+    ]
+    return {row["broker"]: row["from_ms"] for row in sorted(rows, key=lambda row: row["from_ms"])}
