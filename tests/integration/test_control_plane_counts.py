@@ -13,10 +13,10 @@ PARTITIONS = 500
 # and one UpdateMetadata belong to each batch: a death makes two batches, elections and then the ISR shrinks.
 # Reading and writing 500 partitions one by one would take 500 requests, and more. A failover reads also who holds
 # /controller, whether there is an adoption, what brokers that were away have left, what became of
-# /controller_epoch by its own write, and which clients have quotas. The first one is in an empty ZooKeeper, where the
-# paths are created, too.
+# /controller_epoch by its own write, and which clients and users have quotas. The first one is in an empty ZooKeeper,
+# where the paths are created, too.
 BOUNDS = {
-    "failover": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 41, 53),
+    "failover": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 42, 54),
     "failover-standby": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 23, 34),
     "failover-warm": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 23, 34),
     "agent-death-isr-shrunk": ({"LeaderAndIsr": 2, "UpdateMetadata": 2}, 8, 10),
