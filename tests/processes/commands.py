@@ -19,7 +19,8 @@ from klamm.entry import main
 from launcher.__main__ import app
 
 LAUNCHER: Final = (sys.executable, "-P", "-m", "klamm")
-
+_START_PROCESSES: Final = {"audit", "bench", "demo", "simulate", "up", "zookeeper", "controller", "broker"}
+"""Commands that start processes of their own or become one, and do not run in a child of multiprocessing."""
 
 _FORKS: Final = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.processes.loaded_commands"])
@@ -33,6 +34,8 @@ def run_klamm(
     Its process is forked from one that has imported the modules of the commands, which takes most of the time of a
     short command. Where the start itself is tested, `LAUNCHER` is run.
     """
+    if _START_PROCESSES.intersection(arguments[:1]):
+        return _started(arguments, stdin, folder, timeout_s)
     (read_input, write_input), (output, write_output), (errors, write_errors) = (
         _FORKS.Pipe(duplex=False) for _ in range(3)
     )
@@ -56,6 +59,22 @@ def run_klamm(
     assert process.exitcode is not None
     assert "Traceback" not in stderr
     return subprocess.CompletedProcess(command, process.exitcode, stdout, stderr)
+
+
+def _started(
+    arguments: Sequence[str], stdin: str | None, folder: Path | None, timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    answer = subprocess.run(
+        [*LAUNCHER, *arguments],
+        input=stdin or "",
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        timeout=timeout_s,
+    )
+    assert "Traceback" not in answer.stderr
+    return answer
 
 
 def _run_here(
