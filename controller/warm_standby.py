@@ -99,7 +99,7 @@ class WarmStandby:
         self._give_up(f"what was taken over differed from ZooKeeper in {self.difference}")
 
     async def run(self) -> None:
-        """Follow and compare, until cancelled. Errors of ZooKeeper are logged, and it begins again."""
+        """Follow and compare, until cancelled. Errors are logged, and it begins again."""
         while True:
             self._woken.clear()
             try:
@@ -107,8 +107,10 @@ class WarmStandby:
             except SessionExpiredError:
                 # The candidate opens another one.
                 await self._woken.wait()
-            except ZooKeeperError as error:
-                _log.warning("Following the partitions in ZooKeeper failed", error=str(error))
+            except Exception as error:
+                # Whatever it is, a candidate is as good without it: failovers read what is not known.
+                is_known = isinstance(error, ZooKeeperError)
+                _log.warning("Following the partitions in ZooKeeper failed", error=repr(error), exc_info=not is_known)
                 self._forget()
                 await asyncio.sleep(RETRY_S)
             else:

@@ -277,6 +277,27 @@ def lose_subtree_watches(server: SimulatedZooKeeper) -> None:
 
 
 @pytest.mark.rule("D-122")
+def test_an_error_of_any_kind_ends_neither_it_nor_its_candidate() -> None:
+    async def test() -> None:
+        standby = Standby()
+        read = standby.client.get_many
+
+        async def refuse(*_: object, **__: object) -> None:
+            raise OSError("no reading today")
+
+        standby.client.get_many = refuse  # type: ignore[method-assign,assignment]
+        await standby.start()
+        await standby.other.multi(creation("a", 2))
+        await asyncio.sleep(20)
+        assert not standby.warm.known.states
+        standby.client.get_many = read  # type: ignore[method-assign]
+        await standby.until_warm()
+        assert not standby.running.done()
+
+    run(test())
+
+
+@pytest.mark.rule("D-122")
 def test_nothing_is_compared_in_another_session() -> None:
     """A restored ZooKeeper has lower zxids, so that what is older there would look like a mistake."""
 
