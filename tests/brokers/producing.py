@@ -51,6 +51,9 @@ class WorldClient:
         self.waiting = ClientWaits()
         self.lost = 0
 
+    def name(self, address: str) -> str:
+        return address
+
     async def find_brokers(self) -> list[str]:
         return [agent.endpoint.address for agent in self._world.agents.values()]
 
