@@ -63,7 +63,9 @@ def test_the_commands_of_a_page_work_one_after_the_other(name: str, tmp_path: Pa
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_configuration_files_that_are_shown_are_accepted(page: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
-    write_certificates(keys, [node("broker", 1), node("controller", 1001), client("outside")], days=1)
+    write_certificates(
+        keys, [node("broker", 1), *(node("controller", id) for id in (901, 1001)), client("outside")], days=1
+    )
     write_secret(keys / "users", b"ann=secret\n")
     (keys / "keys.json").write_text(
         '{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}'

@@ -76,11 +76,13 @@ class Environment:
         for found in borrowed:
             assert found.files is not None, f"{found.name} does not list its files"
             for file in found.files:
-                # Not the scripts, which have the path of their Python in them.
-                if ".." not in file.parts:
+                source = Path(str(file.locate()))
+                # Not the scripts, which have the path of their Python in them, and not what an old pip lists as sources
+                # of a distribution (setup.py, LICENSE) without having installed it.
+                if ".." not in file.parts and source.exists():
                     link = self._packages / file
                     link.parent.mkdir(parents=True, exist_ok=True)
-                    link.symlink_to(str(file.locate()))
+                    link.symlink_to(source)
 
     def install_wheel(self, wheel: Path) -> None:
         with zipfile.ZipFile(wheel) as archive:
