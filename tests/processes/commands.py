@@ -19,8 +19,40 @@ from klamm.entry import main
 from launcher.__main__ import app
 
 LAUNCHER: Final = (sys.executable, "-P", "-m", "klamm")
-_START_PROCESSES: Final = {"audit", "bench", "demo", "simulate", "up", "zookeeper", "controller", "broker"}
-"""Commands that start processes of their own or become one, and do not run in a child of multiprocessing."""
+_FORKED: Final = frozenset(
+    (
+        "watch",
+        "top",
+        "produce",
+        "consume",
+        "perf",
+        "verify",
+        "story",
+        "topics",
+        "cluster",
+        "brokers",
+        "clients",
+        "acls",
+        "users",
+        "reassign",
+        "elect",
+        "features",
+        "contexts",
+        "adopt",
+        "leave",
+        "down",
+        "status",
+        "doctor",
+        "bundle",
+        "monitoring",
+        "certs",
+        "health",
+        "completion",
+        "--help",
+        "--version",
+    )
+)
+"""Commands that run in a child of multiprocessing. Others start processes of their own, or become one."""
 
 _FORKS: Final = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.processes.loaded_commands"])
@@ -34,7 +66,7 @@ def run_klamm(
     Its process is forked from one that has imported the modules of the commands, which takes most of the time of a
     short command. Where the start itself is tested, `LAUNCHER` is run.
     """
-    if _START_PROCESSES.intersection(arguments[:1]):
+    if not _FORKED.intersection(arguments[:1]):
         return _started(arguments, stdin, folder, timeout_s)
     (read_input, write_input), (output, write_output), (errors, write_errors) = (
         _FORKS.Pipe(duplex=False) for _ in range(3)
