@@ -93,7 +93,7 @@ _SUMMARIES: Final = {
     "brokers": "List, describe, configure and shut down brokers.",
     "clients": "Limit what clients produce, consume and change, by their client id.",
     "acls": "List, add and remove access rules: who may do what.",
-    "users": "Set and remove the passwords with which users authenticate (SCRAM).",
+    "users": "Set and remove the passwords with which users authenticate (SCRAM), and limit what they do.",
     "reassign": "Move partitions between brokers, with the JSON files of kafka-reassign-partitions.",
     "elect": "Trigger preferred or unclean leader elections.",
     "features": "Describe, upgrade, downgrade and disable features.",

@@ -82,7 +82,7 @@ async def test_a_broker_that_does_not_authorize_the_controller_is_sent_the_reque
     answers = [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NONE]
     peer = KafkaPeer({ApiKey.UPDATE_METADATA: lambda _: UpdateMetadataAnswer(error_code=answers.pop(0))})
     async with kafka_broker(peer) as broker, client_of() as client:
-        with pytest.raises(PeerRefusesError, match="restart it without authorizer.class.name") as refused:
+        with pytest.raises(PeerRefusesError, match="give the controllers the identity of the brokers") as refused:
             await client.send(broker, UPDATE)
         assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert await client.send(broker, UPDATE) == UpdateMetadataResponse(ErrorCode.NONE)

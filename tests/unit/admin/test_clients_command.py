@@ -10,4 +10,4 @@ from launcher.__main__ import app
 def test_an_empty_name_is_not_the_default_of_all_clients(command: list[str]) -> None:
     answer = CliRunner().invoke(app, ["clients", *command, "--bootstrap", "127.0.0.1:1"])
     assert answer.exit_code == 2
-    assert "is empty: name a client id, or 'default'" in " ".join(answer.output.split())
+    assert "is empty: name one, or 'default' for all" in " ".join(answer.output.split())

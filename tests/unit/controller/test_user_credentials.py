@@ -4,9 +4,19 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.model.errors import ApiError, ErrorCode
-from cluster.requests.users import ScramCredentialDeletion, ScramCredentialUpsertion, ScramMechanism
+from cluster.requests.users import (
+    ScramCredentialDeletion,
+    ScramCredentialInfo,
+    ScramCredentialUpsertion,
+    ScramMechanism,
+)
 from cluster.sasl.scram import Decoys, ScramClientExchange, ScramServerExchange, parse_credential
-from controller.decisions.configs.user_credentials import refused_users, user_entity, with_credentials
+from controller.decisions.configs.user_credentials import (
+    described_credentials,
+    refused_users,
+    user_entity,
+    with_credentials,
+)
 from tests.controllers.user_credentials import SHA_256, SHA_512, of, upsertion
 
 
@@ -28,6 +38,16 @@ def test_each_mechanism_has_a_credential_of_its_own() -> None:
     with pytest.raises(ApiError, match="does not exist") as caught:
         with_credentials(left, [ScramCredentialDeletion("ann", SHA_256)])
     assert caught.value.code is ErrorCode.RESOURCE_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("iterations", "shown"), [("4096", 4096), ("many", -1), ("", -1), ("9999999999", -1), ("-5", -1)]
+)
+def test_credentials_are_described_by_their_iterations(iterations: str, shown: int) -> None:
+    stored = {"SCRAM-SHA-256": f"salt=x,iterations={iterations}", "producer_byte_rate": "9"}
+    assert described_credentials(stored) == (ScramCredentialInfo(SHA_256, shown),)
+    assert described_credentials({}) == ()
+    assert described_credentials({"SCRAM-SHA-512": "salt=x"}) == (ScramCredentialInfo(SHA_512, -1),)
 
 
 def test_nothing_that_logs_a_request_shows_a_password() -> None:

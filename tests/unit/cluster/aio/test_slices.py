@@ -68,7 +68,7 @@ async def test_messages_of_many_items_are_converted_off_the_event_loop(count: in
     response = ListOffsetsResponse(tuple(ListOffsetsResult("topic", n, ErrorCode.NONE) for n in range(count)))
     answers = _Threads(METHOD.response)
     assert is_large(response) is (count == MANY_ITEMS)
-    assert await encode(answers.codec, response, kind) == METHOD.response.encode(response)
+    assert await encode(answers.codec.encode, response, kind) == METHOD.response.encode(response)
     assert threads.used == [thread]
     assert answers.used == ["control-messages_0" if kind is CallKind.CONTROL else "messages_0"]
 
