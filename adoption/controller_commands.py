@@ -163,8 +163,11 @@ def _tls(wanted: Wanted) -> Iterator[tuple[str, str]]:
         yield "ssl.endpoint.identification.algorithm", ""
     secured = [listener for listener in wanted.served if _is_tls(listener)]
     # Through a controller that asks for none, anybody could do what brokers ask a certificate for.
-    demands = {listener.name: listener.client_auth for listener in secured}
+    demands = {listener.name: listener.client_auth for listener in secured if not listener.mechanisms}
     yield from _of_each("ssl.client.auth", demands, "none")
+    # Of users with SASL only the setting of a listener itself demands certificates, as with Kafka.
+    of_users = [one for one in secured if one.mechanisms and one.client_auth != "none"]
+    yield from ((client_auth_key(one.name), one.client_auth) for one in of_users)
     if wanted.guards_grpc and set(demands.values()) != {"required"}:
         yield client_auth_key("GRPC"), "required"
     if wanted.authorizer is not AuthorizerKind.NONE:

@@ -62,7 +62,7 @@ class Wanted(Struct, frozen=True):
     """`protocol`: the lowest of the brokers; None if none is known. `control_plane_listener`: empty if any will do.
 
     `needs_certificate`: whether brokers demand one of whom sends them control requests. `authenticates`: whether a
-    listener demands one of its clients. `settings`: by which controllers decide -> the values that brokers have, the
+    listener demands one of its clients, or SASL. `settings`: by which controllers decide -> the values that brokers have, the
     one to take first. `authorizer`: how brokers authorise. `allows_unlisted`: whether it may let everyone do what there
     is no rule about. `zookeeper_tls`: whether they speak TLS to ZooKeeper. `own_settings`: those by which they
     authenticate themselves, and tokens.
@@ -129,7 +129,7 @@ def wanted(survey: Survey) -> Wanted:
         inter_broker_listener=_first((broker.inter_broker_listener for broker in brokers), "PLAINTEXT"),
         control_plane_listener=_control_plane(brokers, {listener.name for listener in listeners}),
         needs_certificate=any(broker.client_auth(endpoint) == "required" for broker, endpoint in control),
-        authenticates=any(listener.client_auth == "required" for listener in listeners),
+        authenticates=any(one.client_auth == "required" or one.mechanisms for one in listeners),
         identifies_hosts=all(
             broker.config_of(e.listener, "ssl.endpoint.identification.algorithm") or e.security_protocol != "SSL"
             for broker, e in control
