@@ -155,7 +155,8 @@ def _why_not_by_listener(own: CandidateListener, listener: WantedListener, wante
         )
     elif listener.mechanisms and (more := set(own.mechanisms) - set(listener.mechanisms)):
         yield _add(
-            f"has the SASL mechanisms {listed(sorted(more))} at its Kafka listener {own.name}, which no broker has there",
+            f"has the SASL mechanisms {listed(sorted(more))} at its Kafka listener {own.name}, which no broker has "
+            "there",
             f"{listener_key(own.name, ENABLED_MECHANISMS)}={','.join(listener.mechanisms)}",
         )
     elif wanted.authorizer is not AuthorizerKind.NONE and own.principal_mapping != listener.principal_mapping:

@@ -124,6 +124,12 @@ class SurveyedBroker(Struct, frozen=True):
         )
         return own.lower() or "none"
 
+    def has_own_authorities(self, listener: str) -> bool:
+        """Whether a listener of it trusts other authorities than the process does, by a trust store of its own."""
+        prefix = f"listener.name.{listener.lower()}.ssl.truststore."
+        given = () if self.answers is None else (*self.answers.configs, *self.answers.hidden)
+        return any(key.startswith(prefix) for key in given)
+
     @property
     def _is_older_than_2_8(self) -> bool:
         return self.answers is not None and self.answers.versions.get(_LEADER_AND_ISR, -1) < _SINCE_2_8

@@ -275,3 +275,15 @@ def test_users_show_certificates_where_the_listener_of_brokers_demands_them() ->
     assert all("listener.name.internal.ssl.client.auth=required" in command for command in commands)
     # The setting of all listeners is not about users, and brokers before 2.8 ask users for none at all.
     assert refusals(with_sasl(ssl_client_auth="required")) == refusals(with_sasl(release=4, **demand)) == ()
+
+
+@pytest.mark.rule("D-116")
+def test_a_listener_with_authorities_of_its_own_has_them_under_klamm() -> None:
+    """Who certifies clients at one listener could otherwise certify a broker at another."""
+    own = brokers(listener_name_clients_ssl_truststore_location="/clients.p12")
+    (one, two) = examine(survey(brokers=own), "zk:2181", "atomic").commands
+    key = "--override listener.name.clients.ssl.truststore.location=AUTHORITIES-OF-CLIENTS.pem"
+    assert key in one
+    assert key in two
+    (one, _) = examine(survey(), "zk:2181", "atomic").commands
+    assert "AUTHORITIES-OF" not in one

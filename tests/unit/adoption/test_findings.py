@@ -91,6 +91,10 @@ def test_a_plain_cluster_can_be_adopted(protocol: str) -> None:
             "broker 1 has ssl.principal.mapping.rules that klamm does not understand",
         ),
         (
+            survey(broker(1, authorizer_class_name="A", authorizer_zookeeper_url="other:2181")),
+            "broker 1 has authorizer.zookeeper.url: its access control lists are in another ZooKeeper",
+        ),
+        (
             survey(denying(broker(1, authorizer_class_name="A"))),
             "broker 1 does not let this client send what controllers",
         ),
