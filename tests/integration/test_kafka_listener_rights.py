@@ -294,8 +294,10 @@ async def test_a_controller_for_brokers_only_passes_on_nothing_not_even_of_its_s
     resources = (DescribeConfigsResource(resource_type=2, resource_name="seen"),)
     changed = (AlterConfigsResource(resource_type=2, resource_name="seen"),)
     async with client_of(peer, {}, super_users=root, refuses_clients=True) as client:
-        (told,) = (await asked(client, DescribeConfigsRequest(resources=resources), 4, DescribeConfigsResponse)).results
-        assert told.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        (shown,) = (
+            await asked(client, DescribeConfigsRequest(resources=resources), 4, DescribeConfigsResponse)
+        ).results
+        assert shown.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         alteration = IncrementalAlterConfigsRequest(resources=changed)
         (done,) = (await asked(client, alteration, 1, IncrementalAlterConfigsResponse)).responses
         assert done.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
