@@ -30,7 +30,10 @@ _DEFAULT_SOURCE: Final = 5
 _DENIED: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 # Versions that every broker from 2.4 to 3.9 has.
 _API_VERSIONS, _DESCRIBE_CONFIGS, _METADATA, _METADATA_WITH_RIGHTS = 2, 1, 5, 8
-GIVE_COMMAND_CONFIG: Final = "name a file with the ssl.* and sasl.* settings of Kafka's tools with --command-config"
+GIVE_COMMAND_CONFIG: Final = (
+    "name a file with the ssl.* and sasl.* settings of Kafka's tools with --command-config (its security.protocol is "
+    "SASL_PLAINTEXT where users may log in without TLS)"
+)
 
 
 async def ask_all(

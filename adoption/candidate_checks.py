@@ -118,6 +118,20 @@ def _why_not_by_listeners(profile: CandidateProfile, survey: Survey, wanted: Wan
         if found is not None:
             yield from _why_not_by_listener(found, listener, wanted)
             yield from _why_not_by_address(found, survey, wanted)
+    yield from _why_not_by_more_listeners(profile, wanted)
+
+
+def _why_not_by_more_listeners(profile: CandidateProfile, wanted: Wanted) -> Iterator[str]:
+    """Yield its listeners that no broker has, where brokers ask who clients are: there it would ask otherwise."""
+    if not (wanted.authenticates or wanted.authorizer is not AuthorizerKind.NONE):
+        return
+    more = [one.name for one in profile.listeners if wanted.listener(one.name) is None]
+    if more:
+        kept = [f"{one.name}://{one.address}" for one in profile.listeners if one.name not in more]
+        yield (
+            f"has the Kafka listener {listed(more)}, which no broker has, and these brokers demand certificates or "
+            f"SASL, or authorise: leave it out of --override klamm.kafka.listeners={','.join(kept)}"
+        )
 
 
 def _why_not_by_listener(own: CandidateListener, listener: WantedListener, wanted: Wanted) -> Iterator[str]:
@@ -137,6 +151,12 @@ def _why_not_by_listener(own: CandidateListener, listener: WantedListener, wante
         yield _add(
             f"does not have the SASL mechanisms {listed(sorted(lacks))} of brokers {listed(listener.brokers)} at its "
             f"Kafka listener {own.name}",
+            f"{listener_key(own.name, ENABLED_MECHANISMS)}={','.join(listener.mechanisms)}",
+        )
+    elif listener.mechanisms and (more := set(own.mechanisms) - set(listener.mechanisms)):
+        yield _add(
+            f"has the SASL mechanisms {listed(sorted(more))} at its Kafka listener {own.name}, which no broker has "
+            "there",
             f"{listener_key(own.name, ENABLED_MECHANISMS)}={','.join(listener.mechanisms)}",
         )
     elif wanted.authorizer is not AuthorizerKind.NONE and own.principal_mapping != listener.principal_mapping:
@@ -185,7 +205,7 @@ def _why_not_by_security(profile: CandidateProfile, wanted: Wanted) -> Iterator[
     if (wanted.authenticates or wanted.authorizer is not AuthorizerKind.NONE) and not profile.is_grpc_local:
         yield (
             "listens for klamm's commands on more than its own host, where they are neither encrypted nor "
-            "authenticated, and these brokers demand certificates or authorise: start it with --listen "
+            "authenticated, and these brokers demand certificates or SASL, or authorise: start it with --listen "
             "127.0.0.1:9701, or with TLS there (listener.security.protocol.map has GRPC:SSL,GRPC_CONTROL:SSL, "
             "ssl.client.auth=required)"
         )

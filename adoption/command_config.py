@@ -13,6 +13,7 @@ from cluster.config.client_properties import (
     OPTION,
     PROTOCOL,
     SASL_KEYS,
+    SASL_PLAINTEXT,
     SASL_PROTOCOLS,
     SECURITY_PROTOCOLS,
     TLS_KEYS,
@@ -68,7 +69,7 @@ def read_command_config(path: Path | None) -> CommandConfig:
     settings = _zookeeper_settings(given)
     protocol = given.get(PROTOCOL, "").upper()
     login = partial(read_user_credentials, path) if protocol in SASL_PROTOCOLS else None
-    access = BrokerAccess(context, login)
+    access = BrokerAccess(context, login, sends_in_clear=protocol == SASL_PLAINTEXT)
     return CommandConfig(access, read_credentials(settings), settings.zookeeper_set_acl, settings.zookeeper_tls)
 
 

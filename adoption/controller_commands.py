@@ -162,9 +162,17 @@ def _tls(wanted: Wanted) -> Iterator[tuple[str, str]]:
     if not wanted.identifies_hosts:
         yield "ssl.endpoint.identification.algorithm", ""
     secured = [listener for listener in wanted.served if _is_tls(listener)]
+    # Who certifies clients at one listener must not certify brokers at another.
+    for listener in secured:
+        if listener.has_own_authorities:
+            name = f"AUTHORITIES-OF-{listener.name}.pem"
+            yield listener_key(listener.name, "ssl.truststore.location"), name
     # Through a controller that asks for none, anybody could do what brokers ask a certificate for.
-    demands = {listener.name: listener.client_auth for listener in secured}
+    demands = {listener.name: listener.client_auth for listener in secured if not listener.mechanisms}
     yield from _of_each("ssl.client.auth", demands, "none")
+    # Of users with SASL only the setting of a listener itself demands certificates, as with Kafka.
+    of_users = [one for one in secured if one.mechanisms and one.client_auth != "none"]
+    yield from ((client_auth_key(one.name), one.client_auth) for one in of_users)
     if wanted.guards_grpc and set(demands.values()) != {"required"}:
         yield client_auth_key("GRPC"), "required"
     if wanted.authorizer is not AuthorizerKind.NONE:

@@ -101,7 +101,7 @@ def _of_controllers(survey: Survey, needed: Wanted) -> Iterator[str]:
     yield from _of_rights(survey, needed)
     if needed.authenticates and not needed.guards_grpc:
         yield (
-            "brokers ask clients for certificates, and klamm's gRPC listener has neither TLS nor authentication yet: "
+            "brokers ask clients who they are, and klamm's gRPC listener has neither TLS nor authentication yet: "
             "the controllers have it on 127.0.0.1, so run klamm's commands on their hosts"
         )
     hosts = {e.host for broker in survey.brokers for e in broker.registered.endpoints}

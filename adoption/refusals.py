@@ -28,6 +28,7 @@ _KNOWN_HANDLERS: Final = (
     f"{_OAUTH}OAuthBearerValidatorCallbackHandler",
     f"{_OAUTH}secured.OAuthBearerValidatorCallbackHandler",
 )
+_ACLS_ELSEWHERE: Final = "authorizer.zookeeper.url"
 _TOKEN_KEYS: Final = ("delegation.token.master.key", "delegation.token.secret.key")
 
 
@@ -118,9 +119,12 @@ def _of_rights(broker: SurveyedBroker) -> Iterator[str]:
         return
     if broker.answers is not None and broker.answers.lets_control is False:
         yield f"does not let this client send what controllers send (ClusterAction on the cluster){_GIVE_IDENTITY}"
-    builder = broker.config("principal.builder.class")
-    if builder not in DEFAULT_PRINCIPAL_BUILDERS:
-        yield f"has principal.builder.class={builder}, which klamm cannot ask who a client is: its rights are unknown"
+    if broker.hides(_ACLS_ELSEWHERE) or broker.config(_ACLS_ELSEWHERE):
+        yield f"has {_ACLS_ELSEWHERE}: its access control lists are in another ZooKeeper, which klamm does not read"
+    for key, builder in ({} if broker.answers is None else broker.answers.configs).items():
+        # One listener may have its own.
+        if key.endswith("principal.builder.class") and builder not in DEFAULT_PRINCIPAL_BUILDERS:
+            yield f"has {key}={builder}, which klamm cannot ask who a client is: its rights are unknown"
     for endpoint in broker.registered.endpoints:
         rules = broker.principal_mapping(endpoint.listener)
         try:

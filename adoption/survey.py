@@ -14,6 +14,9 @@ SHOWN: Final = 5
 GSSAPI: Final = "GSSAPI"
 """What brokers speak by SASL unless their settings say otherwise."""
 UNKNOWN_AUTHORIZER: Final = "unknown"
+_CLIENT_AUTH: Final = "ssl.client.auth"
+_LEADER_AND_ISR, _SINCE_2_8 = 4, 5
+"""The request whose versions tell the release, and the one that came with 2.8."""
 
 
 def listed(items: Sequence[object]) -> str:
@@ -108,10 +111,28 @@ class SurveyedBroker(Struct, frozen=True):
         return tuple(sorted(name.strip() for name in enabled.split(",") if name.strip()))
 
     def client_auth(self, endpoint: Endpoint) -> str:
-        """Say which certificate it demands of the clients of a listener: none, requested or required."""
-        if endpoint.security_protocol != "SSL":
+        """Say which certificate it demands of the clients of a listener: none, requested or required.
+
+        Of users with SASL only the setting of the listener itself demands one, from 2.8 on (KIP-684).
+        """
+        if not endpoint.has_tls:
             return "none"
-        return self.config_of(endpoint.listener, "ssl.client.auth").lower() or "none"
+        if not endpoint.has_sasl:
+            return self.config_of(endpoint.listener, _CLIENT_AUTH).lower() or "none"
+        own = (
+            "" if self._is_older_than_2_8 else self.config(f"listener.name.{endpoint.listener.lower()}.{_CLIENT_AUTH}")
+        )
+        return own.lower() or "none"
+
+    def has_own_authorities(self, listener: str) -> bool:
+        """Whether a listener of it trusts other authorities than the process does, by a trust store of its own."""
+        prefix = f"listener.name.{listener.lower()}.ssl.truststore."
+        given = () if self.answers is None else (*self.answers.configs, *self.answers.hidden)
+        return any(key.startswith(prefix) for key in given)
+
+    @property
+    def _is_older_than_2_8(self) -> bool:
+        return self.answers is not None and self.answers.versions.get(_LEADER_AND_ISR, -1) < _SINCE_2_8
 
 
 class SurveyedCandidate(Struct, frozen=True):

@@ -48,6 +48,7 @@ class WantedListener(Struct, frozen=True):
     """A listener that brokers have; `brokers`: which. `client_auth`: the strictest of theirs.
 
     `principal_mapping`: the rules by which they name the users of certificates. `mechanisms`: of SASL, all of theirs.
+    `has_own_authorities`: whether it has a trust store of its own.
     """
 
     name: str
@@ -56,16 +57,17 @@ class WantedListener(Struct, frozen=True):
     brokers: tuple[BrokerId, ...]
     principal_mapping: str = DEFAULT_MAPPING
     mechanisms: tuple[str, ...] = ()
+    has_own_authorities: bool = False
 
 
 class Wanted(Struct, frozen=True):
     """`protocol`: the lowest of the brokers; None if none is known. `control_plane_listener`: empty if any will do.
 
     `needs_certificate`: whether brokers demand one of whom sends them control requests. `authenticates`: whether a
-    listener demands one of its clients. `settings`: by which controllers decide -> the values that brokers have, the
-    one to take first. `authorizer`: how brokers authorise. `allows_unlisted`: whether it may let everyone do what there
-    is no rule about. `zookeeper_tls`: whether they speak TLS to ZooKeeper. `own_settings`: those by which they
-    authenticate themselves, and tokens.
+    listener demands one of its clients, or SASL. `settings`: by which controllers decide -> the values that brokers
+    have, the one to take first. `authorizer`: how brokers authorise. `allows_unlisted`: whether it may let everyone do
+    what there is no rule about. `zookeeper_tls`: whether they speak TLS to ZooKeeper. `own_settings`: those by which
+    they authenticate themselves, and tokens.
     """
 
     protocol: ProtocolVersion | None
@@ -129,7 +131,7 @@ def wanted(survey: Survey) -> Wanted:
         inter_broker_listener=_first((broker.inter_broker_listener for broker in brokers), "PLAINTEXT"),
         control_plane_listener=_control_plane(brokers, {listener.name for listener in listeners}),
         needs_certificate=any(broker.client_auth(endpoint) == "required" for broker, endpoint in control),
-        authenticates=any(listener.client_auth == "required" for listener in listeners),
+        authenticates=any(one.client_auth == "required" or one.mechanisms for one in listeners),
         identifies_hosts=all(
             broker.config_of(e.listener, "ssl.endpoint.identification.algorithm") or e.security_protocol != "SSL"
             for broker, e in control
@@ -170,7 +172,8 @@ def _listeners(brokers: Sequence[SurveyedBroker]) -> Iterable[WantedListener]:
         mapping = _first((b.principal_mapping(name) for b, _ in of_it if b.answers is not None), DEFAULT_MAPPING)
         ids = tuple(broker.id for broker, _ in of_it)
         mechanisms = tuple(sorted({m for b, e in of_it if b.answers is not None for m in b.mechanisms(e)}))
-        yield WantedListener(name, of_it[0][1].security_protocol, strictest, ids, mapping, mechanisms)
+        is_apart = any(broker.has_own_authorities(name) for broker, _ in of_it)
+        yield WantedListener(name, of_it[0][1].security_protocol, strictest, ids, mapping, mechanisms, is_apart)
 
 
 def _control_plane(brokers: Sequence[SurveyedBroker], names: set[str]) -> str:

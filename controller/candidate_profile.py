@@ -47,7 +47,9 @@ def candidate_profile(config: NodeConfig, advertised: Sequence[Endpoint]) -> Can
 
 
 def _listener(endpoint: Endpoint, settings: Settings) -> CandidateListener:
-    client_auth = settings.client_auth_of(endpoint.listener) if endpoint.security_protocol == "SSL" else "none"
+    # Of users with SASL only the setting of the listener itself demands a certificate (`kafka_tls`).
+    demands = endpoint.has_tls and (not endpoint.has_sasl or settings.sets_own_client_auth(endpoint.listener))
+    client_auth = settings.client_auth_of(endpoint.listener) if demands else "none"
     return CandidateListener(
         endpoint.listener,
         endpoint.security_protocol,

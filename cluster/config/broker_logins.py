@@ -6,16 +6,18 @@ ChannelBuilders, SaslConfigs; KIP-85.
 
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from cluster.config.jaas_credentials import MODULES, credentials_in
+from cluster.config.kafka_listeners import protocols_in
 from cluster.config.sasl_keys import path_of_url
 from cluster.config.settings import Settings
+from cluster.model.broker import WITH_TLS, Endpoint
 from cluster.model.errors import ConfigError
 from cluster.sasl.clients import TOKEN_SETTING, ClientCredentials, ReadCredentials
 from cluster.sasl.jaas import LoginModule, parse_login_module, parse_sections
 from cluster.sasl.mechanisms import MECHANISMS, OAUTHBEARER
+from cluster.tls.guarded_files import read_guarded
 
 SECTION: Final = "KafkaServer"
 """The section of a JAAS file with what a broker needs at all its listeners."""
@@ -29,12 +31,30 @@ class BrokerLogins:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._protocols = protocols_in(settings.listener_security_protocol_map)
 
-    def of(self, listener: str) -> ReadCredentials | None:
-        """The reader of the credentials for a listener with SASL; None if the settings name no mechanism."""
+    def of(self, endpoint: Endpoint) -> ReadCredentials | None:
+        """The reader of the credentials for a broker's listener with SASL; None if the settings name no mechanism.
+
+        It raises ConfigError for one that is registered without TLS, where this controller's settings say that brokers
+        have TLS: whoever may write a registration would get the password. Kafka, too, goes by its settings.
+        """
         if self._settings.sasl_mechanism_inter_broker_protocol is None:
             return None
-        return partial(read_broker_credentials, self._settings, listener)
+        own = self._protocols.get(endpoint.listener, endpoint.listener)
+        if own in WITH_TLS and not endpoint.has_tls:
+            return partial(_refuse_to_read, endpoint, own)
+        return partial(read_broker_credentials, self._settings, endpoint.listener)
+
+
+def _refuse_to_read(endpoint: Endpoint, own: str) -> ClientCredentials:
+    raise ConfigError(
+        [
+            f"the broker is registered with {endpoint.security_protocol} there, and listener.security.protocol.map of "
+            f"this controller has {endpoint.listener}:{own}: it sends no credentials without TLS; correct the "
+            "registration, or the setting"
+        ]
+    )
 
 
 def login_errors(settings: Settings, listeners: Iterable[str]) -> list[str]:
@@ -99,13 +119,12 @@ def _in_file(settings: Settings, listener: str, mechanism: str) -> tuple[str, Lo
     if path is None:
         return _FILE, None
     try:
-        sections = parse_sections(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError([f"{_FILE}: {path}: cannot be read: {error.strerror}"]) from error
+        sections = parse_sections(read_guarded(_FILE, path, "passwords").decode())
     except UnicodeDecodeError as error:
         raise ConfigError([f"{_FILE}: {path}: is not text in UTF-8"]) from error
     except ConfigError as error:
-        raise ConfigError([f"{_FILE}: {path}: {line}" for line in error.errors]) from error
+        named = f"{_FILE}: {path}: "
+        raise ConfigError([named + line.removeprefix(named) for line in error.errors]) from error
     for section in (f"{listener.lower()}.{SECTION}", SECTION):
         modules = [module for module in sections.get(section, ()) if mechanism in MODULES.get(module.name, ())]
         if modules:

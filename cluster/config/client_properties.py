@@ -25,7 +25,8 @@ SASL_SSL: Final = "SASL_SSL"
 _PROTOCOLS: Final = (*SECURITY_PROTOCOLS, SASL_SSL)
 _MECHANISM: Final = "sasl.mechanism"
 _JAAS: Final = "sasl.jaas.config"
-SASL_PROTOCOLS: Final = ("SASL_PLAINTEXT", SASL_SSL)
+SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
+SASL_PROTOCOLS: Final = (SASL_PLAINTEXT, SASL_SSL)
 """Those in which klamm speaks to brokers of Apache Kafka as a user."""
 SASL_KEYS: Final = frozenset({_MECHANISM, _JAAS, TOKEN_SETTING})
 TLS_KEYS: Final = frozenset(f"ssl.{name.replace('_', '.')}" for name in TlsSettings.__struct_fields__) - {

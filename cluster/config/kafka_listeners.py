@@ -62,7 +62,7 @@ def parse_kafka_listeners(
     unknown = sorted(set(advertised_addresses) - set(found))
     if unknown:
         raise ValueError(f"{_ADVERTISED_KEY}: {shown(advertised)}: {_LISTENERS_KEY} has no listener {unknown[0]}")
-    protocols = _protocols(protocol_map)
+    protocols = protocols_in(protocol_map)
     parsed: list[KafkaListener] = []
     for name, (host, port) in found.items():
         protocol = protocols.get(name, name)
@@ -93,6 +93,7 @@ def _addresses(key: str, given: str | None) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _protocols(given: str | None) -> Mapping[str, str]:
+def protocols_in(given: str | None) -> Mapping[str, str]:
+    """The security protocols of listeners by `listener.security.protocol.map`."""
     pairs = [part.partition(":") for part in (given or "").upper().split(",") if part.strip()]
     return {name.strip(): protocol.strip() for name, _, protocol in pairs}

@@ -48,10 +48,12 @@ async def load_access_rules(
 
 def rules_for_super_users(config: NodeConfig) -> FixedRules | None:
     """The rules of a controller that answers brokers only, None for any other: the brokers have rules that klamm cannot
-    read, so nobody may do anything but super users.
+    read, so nobody may do anything but super users, whatever `allow.everyone.if.no.acl.found` says.
     """
     settings = config.settings
-    return FixedRules(authorizer_maker(settings)({})) if settings.klamm_kafka_controller_only else None
+    if not settings.klamm_kafka_controller_only:
+        return None
+    return FixedRules(Authorizer({}, super_users=parse_super_users(settings.super_users)))
 
 
 def authorizer_maker(settings: Settings) -> Callable[[RulesByPattern], Authorizer]:

@@ -33,7 +33,11 @@ class IdentifiedCaller(NamedTuple):
 
 
 class CallerIdentifier:
-    """Identifies the callers of one listener. `is_secured`: whether it has TLS; `sasl` None: it has no SASL."""
+    """Identifies the callers of one listener. `is_secured`: whether it has TLS; `sasl` None: it has no SASL.
+
+    `knows_nodes`: whether a certificate may name a node of klamm. Where the brokers are Apache Kafka's none does: to
+    those who sign the certificates of their clients, klamm's names mean nothing, so they must give no right.
+    """
 
     def __init__(
         self,
@@ -41,8 +45,9 @@ class CallerIdentifier:
         is_secured: bool = False,
         mapping: PrincipalMapping | None = None,
         sasl: ListenerAuthentication | None = None,
+        knows_nodes: bool = True,
     ) -> None:
-        self.is_secured, self._sasl = is_secured, sasl
+        self.is_secured, self._sasl, self._knows_nodes = is_secured, sasl, knows_nodes
         self._mapping = PrincipalMapping() if mapping is None else mapping
 
     def identify(
@@ -85,7 +90,8 @@ class CallerIdentifier:
 
     def _named_by(self, certificate: PeerCertificate, session: UserSession | None) -> tuple[Principal, NodeName | None]:
         try:
-            node = node_named_by(certificate.uris)
+            named = node_named_by(certificate.uris)
+            node = named if self._knows_nodes else None
             return (self._mapping.principal_of(certificate.subject) if session is None else session.principal), node
         except ConfigError as error:
             raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "; ".join(error.errors)) from error

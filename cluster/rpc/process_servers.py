@@ -71,7 +71,13 @@ def _secured(
     listener: Listener, settings: Settings, tls: ProcessTls, authentication: Authentication | None
 ) -> Listener:
     mapping = settings.mapping_of(security_name(settings, listener.name))
-    return replace(listener, tls=tls.of_listener(listener.name), mapping=mapping, authentication=authentication)
+    return replace(
+        listener,
+        tls=tls.of_listener(listener.name),
+        mapping=mapping,
+        authentication=authentication,
+        knows_nodes=settings.klamm_broker_protocol == "klamm",
+    )
 
 
 def _sasl_of_listeners(config: NodeConfig) -> dict[str, ListenerSasl]:

@@ -32,7 +32,7 @@ class Listener(Struct, frozen=True):
 
     `is_control`: whether control requests are admitted as such; at other listeners they are calls like others.
     `is_external`: whether its clients reach the cluster by other addresses. `tls` None: it is plaintext. `mapping`: how
-    certificates become principals.
+    certificates become principals. `knows_nodes`: whether certificates may name nodes of klamm.
     The transport refuses a larger request with RESOURCE_EXHAUSTED before it has been read. This limit does not concern
     responses, which are limited by what was requested.
     """
@@ -45,6 +45,7 @@ class Listener(Struct, frozen=True):
     tls: ListenerTls | None = None
     mapping: PrincipalMapping = PrincipalMapping()
     authentication: Authentication | None = None
+    knows_nodes: bool = True
 
 
 class RpcServer:
@@ -106,7 +107,12 @@ async def start_server(
         metrics,
         listener=listener.name,
         is_control=listener.is_control,
-        callers=CallerIdentifier(is_secured=listener.tls is not None, mapping=listener.mapping, sasl=sasl),
+        callers=CallerIdentifier(
+            is_secured=listener.tls is not None,
+            mapping=listener.mapping,
+            sasl=sasl,
+            knows_nodes=listener.knows_nodes,
+        ),
     )
     services = {method.service for method in methods}
     for method in methods:

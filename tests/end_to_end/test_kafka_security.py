@@ -80,7 +80,8 @@ def test_brokers_with_tls_are_governed_by_what_adopt_prints(tmp_path: Path, zook
         cluster.start_brokers(3, {**ssl_settings(certificates), **settings}, "SSL")
         without = adopt(cluster, code=3)["refusals"]
         assert all(
-            "name a file with the ssl.* settings of Kafka's tools with --command-config" in why for why in without
+            "name a file with the ssl.* and sasl.* settings of Kafka's tools with --command-config" in why
+            for why in without
         )
         commands = adopt(cluster, "--command-config", str(of_tools))["commands"]
         asks = any("client.auth" in key for key in settings)

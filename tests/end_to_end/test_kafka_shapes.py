@@ -39,7 +39,14 @@ SELECTED: Final = (
 )
 _NOT_COMPARED: Final = ("/zookeeper", "/brokers/ids", "/brokers/seqid", "/config/changes")
 _OF_ADOPTION: Final = ("/controller", "/controller_epoch")
-_OF_LATER_RELEASES: Final = {"/config/ips", "/feature", "/latest_producer_id_block", "/log_dir_event_notification"}
+_OF_LATER_RELEASES: Final = {
+    "/config/ips",
+    "/feature",
+    "/kafka-acl-extended/prefixed/User",
+    "/kafka-acl/User",
+    "/latest_producer_id_block",
+    "/log_dir_event_notification",
+}
 """Paths that klamm makes as Kafka does, and that older brokers do not have or write later."""
 ROWS: Final[list[str]] = []
 

@@ -3,6 +3,7 @@
 The controller judges by the principal and the host of the client; a broker would judge the controller.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.headers import decode_response
+from cluster.kafka_wire.headers import decode_response, encode_request
 from cluster.kafka_wire.messages import coordinators
 from cluster.kafka_wire.messages import topics as wire_topics
 from cluster.kafka_wire.messages.api_keys import ApiKey
@@ -285,3 +286,51 @@ async def test_a_stranger_is_no_broker_of_a_controller_for_brokers_only() -> Non
         answer = await asked(client, leaving, 3, ControlledShutdownResponse)
         assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert handler.asked == []
+
+
+async def test_a_controller_for_brokers_only_passes_on_nothing_not_even_of_its_super_users() -> None:
+    """Requests of an API that it answers for itself alone, about anything else."""
+    peer, root = broker(), frozenset({ANONYMOUS})
+    resources = (DescribeConfigsResource(resource_type=2, resource_name="seen"),)
+    changed = (AlterConfigsResource(resource_type=2, resource_name="seen"),)
+    async with client_of(peer, {}, super_users=root, refuses_clients=True) as client:
+        (shown,) = (
+            await asked(client, DescribeConfigsRequest(resources=resources), 4, DescribeConfigsResponse)
+        ).results
+        assert shown.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        alteration = IncrementalAlterConfigsRequest(resources=changed)
+        (done,) = (await asked(client, alteration, 1, IncrementalAlterConfigsResponse)).responses
+        assert done.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert peer.of(ApiKey.DESCRIBE_CONFIGS) == peer.of(ApiKey.INCREMENTAL_ALTER_CONFIGS) == []
+
+
+async def test_a_coordinator_of_an_unknown_kind_is_the_business_of_brokers() -> None:
+    """Share groups in newer releases: Kafka demands ClusterAction."""
+    peer, request = broker(), coordinators.FindCoordinatorRequest(key_type=2, coordinator_keys=("g:id:0",))
+    async with client_of(peer, {}) as client:
+        (found_,) = (await asked(client, request, 6, coordinators.FindCoordinatorResponse)).coordinators
+        assert (found_.key, found_.error_code) == ("g:id:0", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    assert peer.of(ApiKey.FIND_COORDINATOR) == []
+
+
+async def test_a_long_request_of_a_client_without_rights_holds_up_nobody() -> None:
+    """Each of its names is judged, beside the event loop and in a time that grows with their number only."""
+    keys = tuple(f"{number:06}" for number in range(30_000))
+    request = coordinators.FindCoordinatorRequest(key_type=0, coordinator_keys=keys)
+    whole, meanwhile = coordinators.DescribeClusterRequest(), 0
+    async with kafka_broker(broker()) as registered:
+        handler = Scripted(lambda _: None)
+        async with (
+            kafka_listener(handler, [registered], authorizer=Authorizer({})) as servers,
+            connected(servers) as client,
+            connected(servers) as other,
+        ):
+            frame = encode_request(request, 4, 1, "client")
+            long = asyncio.ensure_future(client.call_raw(frame, timeout_s=TIMEOUT_S))
+            while not long.done():
+                await asked(other, whole, 0, coordinators.DescribeClusterResponse)
+                meanwhile += 1
+    _, refused = decode_response(coordinators.FindCoordinatorResponse, 4, long.result())
+    assert {c.error_code for c in refused.coordinators} == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    assert [c.key for c in refused.coordinators] == list(keys)
+    assert meanwhile > 3

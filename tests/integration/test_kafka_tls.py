@@ -15,16 +15,19 @@ from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.kafka_tls import KafkaTls, kafka_tls
 from cluster.config.settings import Settings
 from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.headers import decode_response
 from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest as ShutdownRequest
 from cluster.kafka_wire.messages.brokers import ControlledShutdownResponse as ShutdownAnswer
 from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
 from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
+from cluster.kafka_wire.messages.passed_on import CreateDelegationTokenResponse
 from cluster.model.broker import Broker, Endpoint
 from cluster.model.errors import ConfigError, ErrorCode, PeerUnreachableError
 from cluster.requests.agents import ControlledShutdownResponse
 from cluster.requests.control import UpdateMetadataResponse
+from cluster.security.acls import Authorizer
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from controller.adapters.kafka.live_brokers import LiveBrokers
@@ -32,7 +35,7 @@ from controller.adapters.kafka.wire_server import KafkaServer
 from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPDATE
 from tests.kafka.handshakes import shaking_hands
 from tests.kafka.peers import LIMITS, KafkaPeer, kafka_listener, places
-from tests.processes.certificates import PASSWORD, Certificates, make_certificates
+from tests.processes.certificates import PASSWORD, Certificates, Issuer, make_certificates
 from tests.processes.scripted_servers import Scripted
 from tests.timeouts import TIMEOUT_S
 
@@ -189,3 +192,47 @@ def test_what_is_wrong_with_the_settings_is_said_at_the_start(tmp_path: Path, se
     with pytest.raises(ConfigError) as caught:
         load_config(config)
     assert why in str(caught.value)
+
+
+@pytest.mark.rule("D-107")
+async def test_no_client_gets_a_token_of_this_controller(certificates: Certificates) -> None:
+    """What clients with certificates ask is passed on under the controller's own, where nobody has an authorizer."""
+    tls = contexts(certificates)
+    peer = KafkaPeer({ApiKey.CREATE_DELEGATION_TOKEN: lambda _: CreateDelegationTokenResponse()})
+    async with TaskSet() as tasks:
+        server = KafkaServer(peer.open, LIMITS, tasks, places())
+        port = await server.start("127.0.0.1", 0, tls=shaking_hands(tls.listening["PLAINTEXT"]))
+        broker = replace(CONTROLLER, endpoints=(Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL"),))
+        async with kafka_listener(Scripted(lambda _: None), [broker], tls) as servers:
+            client = await KafkaConnection.open(
+                servers.endpoints[0], client_id="c", timeout_s=TIMEOUT_S, tls=tls.to_brokers.current()
+            )
+            # CreateDelegationToken 1: header with client id, no renewers, the longest lifetime.
+            frame = b"\0\x26\0\1" + b"\0\0\0\5" + b"\0\1c" + b"\0\0\0\0" + b"\xff" * 8
+            _, answer = decode_response(
+                CreateDelegationTokenResponse, 1, await client.call_raw(frame, timeout_s=TIMEOUT_S)
+            )
+            assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            client.close()
+        await server.stop(0)
+    assert peer.asked == []
+
+
+@pytest.mark.rule("D-83")
+async def test_a_certificate_that_names_a_node_gives_no_right_at_a_kafka_listener(tmp_path: Path) -> None:
+    """The brokers' authority may sign whatever names its clients ask for: to brokers they mean nothing."""
+    issuer = Issuer(tmp_path)
+    own, posing = issuer.issue("own"), issuer.issue("posing", uri="klamm://broker/1", subject="mallory")
+    both = {"ssl_truststore_location": str(issuer.authority), "ssl_client_auth": "required"}
+    tls = kafka_tls(Settings(**both, ssl_keystore_location=str(own)), (SSL_LISTENER,))
+    shown = kafka_tls(Settings(**both, ssl_keystore_location=str(posing)), (SSL_LISTENER,)).to_brokers
+    handler = Scripted(lambda _: ControlledShutdownResponse(ErrorCode.NONE, ()))
+    async with kafka_listener(handler, (), tls, authorizer=Authorizer({})) as servers:
+        client = await KafkaConnection.open(
+            servers.endpoints[0], client_id="c", timeout_s=TIMEOUT_S, tls=shown.current()
+        )
+        leaving = ShutdownRequest(broker_id=1, broker_epoch=7)
+        answer = await client.call(leaving, 3, ShutdownAnswer, timeout_s=TIMEOUT_S)
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        client.close()
+    assert handler.asked == []

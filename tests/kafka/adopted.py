@@ -12,6 +12,7 @@ from tests.kafka.clusters import KafkaCluster
 from tests.processes.commands import LAUNCHER
 
 _PORT: Final = re.compile(r"(HOST|(?<=--listen )127\.0\.0\.1):(\d+)")
+_OF_LISTENER: Final = re.compile(r"AUTHORITIES-OF-\S+?\.pem")
 _FOLDER: Final = "/var/lib/klamm"
 
 
@@ -20,6 +21,7 @@ def filled_in(command: str, files: Mapping[str, str], folder: Path, host: str = 
     ports = dict.fromkeys(_PORT.findall(command))
     free = dict(zip((port for _, port in ports), choose_free_ports(len(ports)), strict=True))
     text = _PORT.sub(lambda match: f"{host if match[1] == 'HOST' else match[1]}:{free[match[2]]}", command)
+    text = _OF_LISTENER.sub("AUTHORITIES.pem", text)
     for placeholder, value in {_FOLDER: str(folder), **files}.items():
         text = text.replace(placeholder, value)
     arguments = shlex.split(text.replace("\\\n", " "))

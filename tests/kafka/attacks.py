@@ -21,7 +21,9 @@ from cluster.tls.settings import TlsSettings
 
 TIMEOUT_S: Final = 20.0
 CLOSED: Final = "closed"
-_TOPIC_RESOURCE, _CLUSTER_RESOURCE, _BROKER = 2, 4, 4
+SHOWS_NOTHING: Final = frozenset({"Metadata", "ListGroups"})
+"""The attacks that are not refused, and show nothing."""
+_TOPIC_RESOURCE, _CLUSTER_RESOURCE, _BROKER, _LOGGER = 2, 4, 4, 8
 _ALTER, _ALLOW, _LITERAL, _ANY = 7, 3, 3, 1
 _BY_SERVER: Final = frozenset({41})
 """Which broker is the controller is nobody's secret."""
@@ -39,11 +41,14 @@ def attacks(topic: str) -> Iterator[Attack]:
     """Ask for everything, with a topic that exists and is nobody's business."""
     new = topics.CreatableTopic(name="stolen", num_partitions=1, replication_factor=1)
     yield Attack("CreateTopics", topics.CreateTopicsRequest(topics=(new,), timeout_ms=5000), 4)
+    only_checked = topics.CreateTopicsRequest(topics=(new,), timeout_ms=5000, validate_only=True)
+    yield Attack("CreateTopics to be checked", only_checked, 4)
     yield Attack("DeleteTopics", topics.DeleteTopicsRequest(topic_names=(topic, "none"), timeout_ms=5000), 3)
     more = topics.CreatePartitionsTopic(name=topic, count=30)
     yield Attack("CreatePartitions", topics.CreatePartitionsRequest(topics=(more,), timeout_ms=5000), 1)
     elected = partitions.ElectLeadersRequestTopicPartitions(topic=topic, partitions=(0,))
     yield Attack("ElectLeaders", partitions.ElectLeadersRequest(topic_partitions=(elected,), timeout_ms=5000), 1)
+    yield Attack("ElectLeaders of all", partitions.ElectLeadersRequest(topic_partitions=None, timeout_ms=5000), 1)
     moved = partitions.ReassignableTopic(
         name=topic, partitions=(partitions.ReassignablePartition(partition_index=0, replicas=(1,)),)
     )
@@ -63,17 +68,24 @@ def attacks(topic: str) -> Iterator[Attack]:
     yield Attack("DescribeAcls", acls.DescribeAclsRequest(**every, permission_type=_ANY), 1)
     filtered = acls.DeleteAclsFilter(**every, permission_type=_ANY)
     yield Attack("DeleteAcls", acls.DeleteAclsRequest(filters=(filtered,)), 1)
-    both = ((_TOPIC_RESOURCE, topic), (_BROKER, "1"))
-    described = tuple(
-        configs.DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in both[:1]
+    for kind, name, key in (
+        (_TOPIC_RESOURCE, topic, "retention.ms"),
+        (_BROKER, "", "log.cleaner.threads"),
+        (_LOGGER, "1", "kafka.authorizer.logger"),
+    ):
+        described = configs.DescribeConfigsResource(resource_type=kind, resource_name=name)
+        yield Attack(f"DescribeConfigs {kind}", configs.DescribeConfigsRequest(resources=(described,)), 1)
+        changed = configs.AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=(configs.AlterableConfig(name=key, config_operation=0, value="1"),),
+        )
+        yield Attack(f"AlterConfigs {kind}", configs.IncrementalAlterConfigsRequest(resources=(changed,)), 0)
+    password = configs.ScramCredentialUpsertion(
+        name="admin", mechanism=1, iterations=4096, salt=b"0123456789ab", salted_password=b"x" * 32
     )
-    yield Attack("DescribeConfigs", configs.DescribeConfigsRequest(resources=described), 1)
-    changed = configs.AlterConfigsResource(
-        resource_type=_TOPIC_RESOURCE,
-        resource_name=topic,
-        configs=(configs.AlterableConfig(name="retention.ms", config_operation=0, value="1"),),
-    )
-    yield Attack("AlterConfigs", configs.IncrementalAlterConfigsRequest(resources=(changed,)), 0)
+    users = configs.AlterUserScramCredentialsRequest(deletions=(), upsertions=(password,))
+    yield Attack("AlterUserScramCredentials", users, 0)
     yield Attack("Metadata", data.MetadataRequest(topics=None), 7)
     named = data.MetadataRequestTopic(name=topic)
     yield Attack("Metadata of it", data.MetadataRequest(topics=(named, data.MetadataRequestTopic(name="none"))), 8)
@@ -115,6 +127,8 @@ class Attacker:
                 connection.close()
         except PeerUnreachableError:
             return CLOSED
+        if isinstance(answer, data.MetadataResponse) and (shown := shown_topics(answer)):
+            return f"shows {', '.join(shown)}"
         return " ".join(map(str, sorted(_codes(answer)))) or "none"
 
 

@@ -168,12 +168,16 @@ def _denied_topic(name: str | None, topic_id: Any = None) -> MetadataResponseTop
 
 
 def _find_coordinator(request: FindCoordinatorRequest, version: int, rights: ClientRights) -> AuthorizedRequest:
-    """Authorise FindCoordinator: each group or transactional id needs the right to describe it."""
-    kind = _COORDINATED.get(request.key_type)
+    """Authorise FindCoordinator: each group or transactional id needs the right to describe it, and others, which are
+    the business of brokers, ClusterAction.
+    """
+    kind = _COORDINATED.get(request.key_type, ResourceType.CLUSTER)
     keys = request.coordinator_keys if version >= _WITH_KEYS else (request.key,)
-    denied = () if kind is None else [k for k in keys if not rights.may(Operation.DESCRIBE, Resource(kind, k))]
+    is_of_brokers = kind is ResourceType.CLUSTER
+    needed = Operation.CLUSTER_ACTION if is_of_brokers else Operation.DESCRIBE
+    denied = {k: None for k in keys if not rights.may(needed, CLUSTER if is_of_brokers else Resource(kind, k))}
     rest = tuple(key for key in keys if key not in denied)
-    code, text = _DENIED[kind or ResourceType.GROUP]
+    code, text = _DENIED[kind]
 
     def completed(response: FindCoordinatorResponse) -> FindCoordinatorResponse:
         if version < _WITH_KEYS:

@@ -155,7 +155,7 @@ class KafkaBrokerClient:
     def _login_for(self, endpoint: Endpoint) -> ReadCredentials | None:
         if not endpoint.has_sasl:
             return None
-        login = self._logins.of(endpoint.listener)
+        login = self._logins.of(endpoint)
         if login is None:
             raise PeerRefusesError(
                 endpoint.address,

@@ -104,7 +104,7 @@ class LiveBrokers:
     ) -> KafkaConnection:
         """A connection to this listener of a broker. Raises PeerUnreachableError."""
         context = self._tls.to_brokers if shows_certificate else self._tls.passing_on
-        login = self._logins.of(endpoint.listener) if endpoint.has_sasl and shows_certificate else None
+        login = self._logins.of(endpoint) if endpoint.has_sasl and shows_certificate else None
         if login is None and endpoint.has_sasl and shows_certificate:
             why = "this controller has no credentials for it (sasl.mechanism.inter.broker.protocol)"
             raise PeerUnreachableError(endpoint.address, f"listener {endpoint.listener}: {why}")

@@ -73,7 +73,9 @@ async def serve_kafka(
         for listener in listeners:
             own_tls = tls[listener.name] if listener.has_tls else None
             is_authenticated = own_tls is not None and own_tls.current().verify_mode is ssl.CERT_REQUIRED
-            callers = CallerIdentifier(is_secured=own_tls is not None, mapping=settings.mapping_of(listener.name))
+            callers = CallerIdentifier(
+                is_secured=own_tls is not None, mapping=settings.mapping_of(listener.name), knows_nodes=False
+            )
             if listener.has_sasl:
                 opened: Callable[[ClientAddress], ConnectionHandler] = partial(
                     _open_with_sasl, services, listener.name, sasl[listener.name]

@@ -19,7 +19,13 @@ from cluster.aio.parking import CURRENT, parked
 from cluster.kafka_wire.apis import KafkaApi, api
 from cluster.kafka_wire.codec import decode
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
+from cluster.kafka_wire.headers import (
+    RequestHeader,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+)
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.data import DescribeLogDirsResponse
@@ -36,7 +42,7 @@ from cluster.rpc.callers import IdentifiedCaller
 from cluster.rpc.rights import KnownRules
 from cluster.security.acls import Authorizer, Operation
 from cluster.security.authorization import CLUSTER, CallerRights
-from controller.adapters.kafka.authorized_answers import AUTHORIZED, OF_CLUSTER, ClientRights
+from controller.adapters.kafka.authorized_answers import AUTHORIZED, OF_CLUSTER, AuthorizedRequest, ClientRights
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_apis import BROKER_APIS
 from controller.adapters.kafka.client_certificates import ClientCertificates
@@ -81,6 +87,14 @@ _ALLOWS_ALL: Final = Authorizer({}, allow_unlisted=True)
 _NAMED_IN_LOG: Final = 5
 _NAME_IN_LOG: Final = 300
 _authorizer_log = structlog.stdlib.get_logger("kafka.authorizer.logger")
+_OF_TOKENS: Final = frozenset(
+    {
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    }
+)
 _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS})
 
 
@@ -235,22 +249,23 @@ class KafkaSession:
             return _refused(called, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if own is not None:
             return _encoded(own if self._may_know(called.key) else _NO_LOG_DIRS, header)
-        if answered is not None:
-            thread = services.threads.of(called.key)
-            token = THREAD.set(thread if len(frame) > _LARGE_BYTES else None)
-            try:
+        thread = services.threads.of(called.key)
+        token = THREAD.set(thread if len(frame) > _LARGE_BYTES else None)
+        try:
+            if answered is not None:
                 limit = _ELEMENTS_OF_BROKERS_MAX if called.key in _OF_BROKERS else _ELEMENTS_MAX
                 message = await off_loop(
                     decode, called.request_type, header.api_version, frame, start, elements_max=limit
                 )
-                if answered.concerns(message):
+                # One that answers brokers only refuses the rest of these APIs, too.
+                if services.refuses_clients or answered.concerns(message):
                     response = await self._handled(answered, header, message, measured)
                     if _is_large(response):
                         THREAD.set(thread)
                     return await off_loop(_encoded, response, header, answered)
-            finally:
-                THREAD.reset(token)
-        return await self._passed_on(_Received(called, header, frame, start), measured)
+            return await self._passed_on(_Received(called, header, frame, start), measured)
+        finally:
+            THREAD.reset(token)
 
     async def _passed_on(self, received: "_Received", measured: MeasuredRequest) -> bytes:
         """The answer of a live broker."""
@@ -264,11 +279,12 @@ class KafkaSession:
                 # No broker says who may do what; but it would know this controller instead of the client.
                 await services.authorizers.require_none(self._asked)
                 return await self._authorized(_ALLOWS_ALL, received, measured)
-            connection = (
-                await services.authorizers.require_none(self._connected)
-                if self._is_authenticated or self._has_sasl
-                else await self._connected()
-            )
+            if not self._is_authenticated:
+                return await (await self._connected()).call_raw(received.frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+            if received.called.key in _OF_TOKENS:
+                # A token would be this controller's: whoever has it is this controller to every broker.
+                return _refused(received.called, received.header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            connection = await services.authorizers.require_none(self._connected)
             return await connection.call_raw(received.frame, timeout_s=_PASSED_ON_TIMEOUT_S)
 
     async def _authorized(self, authorizer: Authorizer, received: "_Received", measured: MeasuredRequest) -> bytes:
@@ -285,16 +301,25 @@ class KafkaSession:
         if not called.has(version):
             return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
         message = await off_loop(decode, called.request_type, version, frame, start, elements_max=_ELEMENTS_MAX)
-        asked = authorize(message, version, rights)
+        asked = await off_loop(authorize, message, version, rights)
         answer = called.response_type()
         if asked.sent is not None:
-            connection = await self._connected()
-            answer = await connection.call(
-                asked.sent, asked.version, called.response_type, timeout_s=_PASSED_ON_TIMEOUT_S
-            )
-        completed = asked.completed(answer)
+            answer = await self._answer_of_broker(called, asked)
+        completed = await off_loop(asked.completed, answer)
         self._report_denied(called, rights)
         return await off_loop(_encoded, completed, header)
+
+    async def _answer_of_broker(self, called: KafkaApi, asked: AuthorizedRequest) -> Any:
+        """The answer to what this controller asks under its own identity. A long one, as Metadata of all topics is, is
+        decoded beside the event loop, and what follows from it is done there.
+        """
+        assert asked.sent is not None, "checked before"
+        connection = await self._connected()
+        frame = await off_loop(encode_request, asked.sent, asked.version, 0, connection.client_id)
+        raw = await connection.call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+        if len(raw) > _LARGE_BYTES:
+            THREAD.set(self._services.threads.of(called.key))
+        return (await off_loop(decode_response, called.response_type, asked.version, raw))[1]
 
     def _report_denied(self, called: KafkaApi, rights: ClientRights) -> None:
         """Log a denial as the authorizer does, and what nobody can judge here."""

@@ -109,8 +109,10 @@ def test_the_profile_has_the_effective_settings_of_the_process(tmp_path: Any) ->
             "settings": {
                 "klamm.broker.protocol": "kafka",
                 "inter.broker.protocol.version": "2.8",
-                "klamm.kafka.listeners": "INSIDE://h:19092,PLAINTEXT://h:19093",
-                "listener.security.protocol.map": "INSIDE:SSL",
+                "klamm.kafka.listeners": "INSIDE://h:19092,PLAINTEXT://h:19093,USERS://h:19094,BOTH://h:19095",
+                "listener.security.protocol.map": "INSIDE:SSL,USERS:SASL_SSL,BOTH:SASL_SSL",
+                "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "listener.name.both.ssl.client.auth": "required",
                 "inter.broker.listener.name": "inside",
                 "ssl.keystore.location": str(files.node),
                 "ssl.truststore.location": str(files.authority),
@@ -132,6 +134,8 @@ def test_the_profile_has_the_effective_settings_of_the_process(tmp_path: Any) ->
     assert profile.listeners == (
         CandidateListener("INSIDE", "SSL", "h", 19092, "required"),
         CandidateListener("PLAINTEXT", "PLAINTEXT", "h", 19093, "none"),
+        CandidateListener("USERS", "SASL_SSL", "h", 19094, "none", mechanisms=("SCRAM-SHA-512",)),
+        CandidateListener("BOTH", "SASL_SSL", "h", 19095, "required", mechanisms=("SCRAM-SHA-512",)),
     )
     assert profile.has_certificate
     assert profile.is_grpc_local

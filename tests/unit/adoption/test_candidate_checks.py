@@ -115,6 +115,11 @@ def with_listeners(*listeners: CandidateListener) -> CandidateProfile:
         ),
         (replace(FIT, has_certificate=False), "add --override ssl.keystore.location="),
         (replace(FIT, is_grpc_local=False), "start it with --listen 127.0.0.1:9701"),
+        (
+            with_listeners(*LISTENERS, CandidateListener("PLAINTEXT", "PLAINTEXT", "c1", 19094)),
+            "has the Kafka listener PLAINTEXT, which no broker has, and these brokers demand certificates or SASL, or "
+            "authorise: leave it out of --override klamm.kafka.listeners=INTERNAL://c1:19092,CLIENTS://c1:19093",
+        ),
         (replace(FIT, registers_as_broker=False), "add --override klamm.kafka.register.as.broker=true"),
         (replace(FIT, rack=None), "add --override klamm.kafka.rack=a"),
         (
@@ -214,3 +219,71 @@ def test_a_candidate_lets_nobody_do_what_the_authorizer_of_the_brokers_forbids(
     found = refusals(survey(profile, brokers=brokers(**configs)))
     assert bool(found) == bool(said), found
     assert said in " ".join(found)
+
+
+SASL = "SASL_SSL"
+USERS = replace(LISTENERS[0], security_protocol=SASL, client_auth="none", mechanisms=("SCRAM-SHA-512",))
+BY_USERS = replace(FIT, listeners=(USERS,), has_certificate=False)
+
+
+def with_sasl(*, release: int = 5, **configs: str) -> Survey:
+    """Brokers of 2.8 with one listener, at which users authenticate."""
+    endpoint, settings = Endpoint("h1", 9092, "INTERNAL", SASL), dict(brokers(**configs)[0].answers.configs)  # type: ignore[union-attr]
+    del settings["listener.name.internal.ssl.client.auth"]
+    settings |= {"sasl.enabled.mechanisms": "SCRAM-SHA-512", "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512"}
+    settings |= {key.replace("_", "."): value for key, value in configs.items()}
+    answers = BrokerAnswers({4: release, 5: 3}, False, settings, ControllerId(1))
+    return survey(BY_USERS, brokers=(SurveyedBroker(Broker(BrokerId(1), (endpoint,), "a"), answers),))
+
+
+def of(found: Survey, profile: CandidateProfile) -> Survey:
+    return replace(found, candidates={id_: replace(c, profile=profile) for id_, c in found.candidates.items()})
+
+
+@pytest.mark.rule("D-116")
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        (replace(BY_USERS, is_grpc_local=False), "start it with --listen 127.0.0.1:9701"),
+        (
+            replace(BY_USERS, listeners=(replace(USERS, mechanisms=("PLAIN", "SCRAM-SHA-512")),)),
+            "has the SASL mechanisms PLAIN at its Kafka listener INTERNAL, which no broker has there: add --override "
+            "listener.name.internal.sasl.enabled.mechanisms=SCRAM-SHA-512",
+        ),
+        (
+            replace(BY_USERS, listeners=(USERS, CandidateListener("SSL", SSL, "c1", 19094, "required"))),
+            "has the Kafka listener SSL, which no broker has",
+        ),
+    ],
+)
+def test_where_users_authenticate_no_candidate_lets_others_in(profile: CandidateProfile, said: str) -> None:
+    assert refusals(with_sasl()) == ()
+    (refusal,) = refusals(of(with_sasl(), profile))
+    assert said in refusal
+    # Neither does the command that is printed.
+    commands = examine(with_sasl(), "zk:2181", "atomic").commands
+    assert all("--listen 127.0.0.1:97" in command for command in commands)
+
+
+@pytest.mark.rule("D-116")
+def test_users_show_certificates_where_the_listener_of_brokers_demands_them() -> None:
+    demand = {"listener_name_internal_ssl_client_auth": "required"}
+    (refusal, lacks) = refusals(with_sasl(**demand))
+    assert "add --override listener.name.internal.ssl.client.auth=required" in refusal
+    assert "has no certificate to show" in lacks
+    commands = examine(with_sasl(**demand), "zk:2181", "atomic").commands
+    assert all("listener.name.internal.ssl.client.auth=required" in command for command in commands)
+    # The setting of all listeners is not about users, and brokers before 2.8 ask users for none at all.
+    assert refusals(with_sasl(ssl_client_auth="required")) == refusals(with_sasl(release=4, **demand)) == ()
+
+
+@pytest.mark.rule("D-116")
+def test_a_listener_with_authorities_of_its_own_has_them_under_klamm() -> None:
+    """Who certifies clients at one listener could otherwise certify a broker at another."""
+    own = brokers(listener_name_clients_ssl_truststore_location="/clients.p12")
+    (one, two) = examine(survey(brokers=own), "zk:2181", "atomic").commands
+    key = "--override listener.name.clients.ssl.truststore.location=AUTHORITIES-OF-CLIENTS.pem"
+    assert key in one
+    assert key in two
+    (one, _) = examine(survey(), "zk:2181", "atomic").commands
+    assert "AUTHORITIES-OF" not in one

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from adoption.command_config import CommandConfig, read_command_config
+from cluster.model.broker import Endpoint
 from cluster.model.errors import ConfigError
 from cluster.tls.secret import Secret
 from cluster.zookeeper.login import Credentials, Scheme
@@ -108,3 +109,17 @@ def test_zookeeper_may_take_tls_only(tmp_path: Path) -> None:
     assert (config.zookeeper_tls.keystore_location, config.zookeeper_tls.keystore_type) == ("/k.p12", "PKCS12")
     assert config.sets_acl
     assert "secret" not in repr(config)
+
+
+@pytest.mark.parametrize(("protocol", "in_clear"), [("SASL_SSL", False), ("SASL_PLAINTEXT", True)])
+def test_a_password_goes_to_listeners_without_tls_only_if_the_file_says_so(
+    tmp_path: Path, protocol: str, *, in_clear: bool
+) -> None:
+    """Who may write to ZooKeeper may write such a listener into the registration of a broker."""
+    file = tmp_path / "client.properties"
+    file.touch(0o600)
+    module = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="p";'
+    file.write_text(f"security.protocol={protocol}\nsasl.mechanism=PLAIN\nsasl.jaas.config={module}\n")
+    access = read_command_config(file).brokers
+    assert access.reaches(Endpoint("h", 9092, "A", "SASL_SSL"))
+    assert access.reaches(Endpoint("h", 9092, "A", "SASL_PLAINTEXT")) is in_clear

@@ -81,8 +81,18 @@ def test_a_plain_cluster_can_be_adopted(protocol: str) -> None:
             "broker 1 has principal.builder.class=com.example.B, which klamm cannot ask who a client is",
         ),
         (
+            survey(
+                broker(1, authorizer_class_name="A", listener_name_plaintext_principal_builder_class="com.example.B")
+            ),
+            "broker 1 has listener.name.plaintext.principal.builder.class=com.example.B, which klamm cannot ask",
+        ),
+        (
             survey(broker(1, authorizer_class_name="A", ssl_principal_mapping_rules="RULE:^CN=(")),
             "broker 1 has ssl.principal.mapping.rules that klamm does not understand",
+        ),
+        (
+            survey(broker(1, authorizer_class_name="A", authorizer_zookeeper_url="other:2181")),
+            "broker 1 has authorizer.zookeeper.url: its access control lists are in another ZooKeeper",
         ),
         (
             survey(denying(broker(1, authorizer_class_name="A"))),

@@ -11,9 +11,15 @@ from cluster.config.broker_logins import BrokerLogins, read_broker_credentials
 from cluster.config.config import NodeConfig, load_config, read_credentials
 from cluster.config.kafka_sasl import kafka_sasl
 from cluster.config.kafka_tls import kafka_tls
+from cluster.model.broker import Endpoint
 from cluster.model.errors import ConfigError
+from cluster.process.authorization import rules_for_super_users
 from cluster.sasl.jaas import parse_sections
 from cluster.sasl.mechanisms import PLAIN
+from cluster.security.acls import Operation
+from cluster.security.authorization import CLUSTER, CallerRights
+from cluster.security.identities import Identity
+from cluster.security.principals import Principal
 from cluster.tls.secret import Secret
 from tests.processes.certificates import Issuer, write_secret
 
@@ -83,7 +89,7 @@ def test_the_login_may_be_in_the_file_of_the_brokers_which_is_read_again(tmp_pat
     entries = f"{PLAIN_JAAS}\n  {SCRAM_JAAS}"
     write_secret(file, f"KafkaServer {{\n  {entries}\n}};\nother.KafkaServer {{ }};\n".encode())
     config = load(tmp_path, **SCRAM, java_security_auth_login_config=str(file))
-    read = BrokerLogins(config.settings).of("INTERNAL")
+    read = BrokerLogins(config.settings).of(Endpoint("h", 9092, "INTERNAL", "SASL_PLAINTEXT"))
     assert read is not None
     assert read().user == "broker"
     # It has no section for ZooKeeper: sessions are anonymous, as Kafka's would be.
@@ -94,6 +100,23 @@ def test_the_login_may_be_in_the_file_of_the_brokers_which_is_read_again(tmp_pat
     write_secret(file, b"KafkaServer { };")
     with pytest.raises(ConfigError, match=r"listener\.name\.internal\.scram-sha-512\.sasl\.jaas\.config: is missing"):
         read()
+
+
+def test_a_registration_without_tls_does_not_get_the_password(tmp_path: Path, issuer: Issuer, keystore: Path) -> None:
+    """Who may write a registration may write any protocol into it; brokers go by their settings."""
+    stores: dict[str, object] = {
+        "ssl_keystore_location": str(keystore),
+        "ssl_truststore_location": str(issuer.authority),
+    }
+    logins = BrokerLogins(load(tmp_path, "SASL_SSL", **SCRAM, **stores, sasl_jaas_config=SCRAM_JAAS).settings)
+    secured, open_ = (
+        logins.of(Endpoint("h", 9092, "INTERNAL", protocol)) for protocol in ("SASL_SSL", "SASL_PLAINTEXT")
+    )
+    assert secured is not None
+    assert secured().user == "broker"
+    assert open_ is not None
+    with pytest.raises(ConfigError, match="registered with SASL_PLAINTEXT there, and listener.security.protocol.map"):
+        open_()
 
 
 def test_a_token_is_read_from_a_file(tmp_path: Path) -> None:
@@ -163,6 +186,27 @@ def test_the_users_of_plain_are_those_of_the_brokers(tmp_path: Path) -> None:
         klamm_sasl_plain_users_file=str(file),
     )
     assert kafka_sasl(both.settings, both.kafka_listeners)["INTERNAL"].password_file == str(file)
+
+
+def test_a_file_with_passwords_that_others_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "jaas.conf"
+    write_secret(file, f"KafkaServer {{ {SCRAM_JAAS} }};".encode())
+    given: dict[str, object] = {**SCRAM, "java_security_auth_login_config": str(file)}
+    assert load(tmp_path, **given).settings.jaas_of("INTERNAL", "SCRAM-SHA-512") is None
+    file.chmod(0o644)
+    assert f"login.config: {file}: has passwords, and others may read or change it (mode 644)" in errors_of(
+        tmp_path, **given
+    )
+
+
+def test_a_controller_for_brokers_only_lets_nobody_do_anything_but_super_users(tmp_path: Path) -> None:
+    """Its settings are the brokers', whose own authorizer may have this one, too."""
+    given: dict[str, object] = {"klamm_kafka_controller_only": True, "super_users": "User:broker"}
+    config = load(tmp_path, "PLAINTEXT", **given, allow_everyone_if_no_acl_found=True)
+    rules = rules_for_super_users(config)
+    assert rules is not None
+    everybody = (CallerRights(Identity(Principal("User", name)), rules.authorizer) for name in ("broker", "alice"))
+    assert [one.may(Operation.CLUSTER_ACTION, CLUSTER) for one in everybody] == [True, False]
 
 
 def test_users_show_certificates_only_where_their_own_listener_demands_them(

@@ -47,6 +47,13 @@ def test_a_certificate_says_who_calls(authenticated: dict[str, list[bytes]], ide
     )
 
 
+def test_where_the_brokers_are_apache_kafkas_no_certificate_names_a_node() -> None:
+    """Their authority may sign any URI that a client asks for."""
+    callers = CallerIdentifier(is_secured=True, knows_nodes=False)
+    shown = {"x509_subject": [b"CN=ann"], "peer_uri": [b"klamm://broker/1"]}
+    assert callers.identify(PEER, shown, {}).identity == Identity(Principal("User", "CN=ann"), "192.0.2.7")
+
+
 @pytest.mark.parametrize(
     ("uris", "subject", "why"),
     [
