@@ -43,7 +43,7 @@ class Standby:
         self.is_over = asyncio.Event()
         self.epoch = ControllerEpoch(EPOCH - 1)
         self.differences: list[StandbyDiffered] = []
-        self.heard: list[WatchEvent] = []
+        self.fired: list[WatchEvent] = []
         """What watches of single znodes reported."""
         self.warm = WarmStandby(self.client, partitions_max, self.differences.append)
         self.store = ControllerStore(
@@ -76,7 +76,7 @@ class Standby:
                 self.is_over.set()
             self.warm.session_changed(event.state)
         else:
-            self.heard.append(event)
+            self.fired.append(event)
 
     async def until_warm(self) -> None:
         async with asyncio.timeout(60):

@@ -74,12 +74,12 @@ async def end(seed: int, *, elect_first: bool) -> End:
             last = await world.state(topic, partition)
             found[f"{topic}-{partition}"] = None if last is None else (last.leader, frozenset(last.isr))
             if last is not None and last.leader > 0 and topic != "deleted":
-                assert told(controller, last.leader, topic, partition) == last.leader_epoch
+                assert epoch_sent_to(controller, last.leader, topic, partition) == last.leader_epoch
     await controller.stop()
     return found
 
 
-def told(controller: RunningController, broker: int, topic: str, partition: int) -> int | None:
+def epoch_sent_to(controller: RunningController, broker: int, topic: str, partition: int) -> int | None:
     """The leader epoch under which the broker was last told to lead."""
     states = (
         state

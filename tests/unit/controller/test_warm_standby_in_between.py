@@ -34,11 +34,11 @@ def test_every_topic_that_is_taken_over_is_watched(seed: int) -> None:
         await asyncio.sleep(GATHERING_S + Random(seed).uniform(-0.4, 0.4))
         topics, _ = await standby.take_over()
         assert set(topics) == {"a", "b"}
-        standby.heard.clear()
+        standby.fired.clear()
         for topic in ("a", "b"):
             await standby.other.multi([SetData(topic_path(topic), encode_topic(assignment(3)))])
         await asyncio.sleep(2)
-        assert {event.path for event in standby.heard} == {topic_path("a"), topic_path("b")}
+        assert {event.path for event in standby.fired} == {topic_path("a"), topic_path("b")}
 
     run(test())
 
@@ -147,5 +147,27 @@ def test_partitions_are_counted_before_their_states_are_read() -> None:
         assert "more than 10 partitions" in standby.warm.why_cold
         # The watch and its end, the list of topics, their znodes; no state.
         assert standby.client.requests - before == 4
+
+    run(test())
+
+
+@pytest.mark.rule("D-122")
+@pytest.mark.parametrize("seconds", [0.1, 0.5, 1.5])
+def test_elected_right_after_a_reconnection_it_reads_and_hears_nothing_of_its_own_writes(seconds: float) -> None:
+    """The watch was restored with the connection, and is not confirmed yet."""
+
+    async def test() -> None:
+        standby = Standby(SimulatedZooKeeper(Random(4), latency_seconds=SLOWLY))
+        await standby.start()
+        await standby.other.multi(creation("a", 2))
+        await standby.until_warm()
+        standby.client.disconnect(0.05)
+        await standby.other.multi([SetData(state_path(P0), state(3, 1))])
+        await asyncio.sleep(seconds)
+        _, states = await standby.take_over()
+        assert states[P0].leader == 3
+        await asyncio.sleep(5)
+        assert all(not session.watches.subtrees for session in standby.server._sessions.values())
+        assert not standby.warm.known.states
 
     run(test())
