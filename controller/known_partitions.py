@@ -22,18 +22,17 @@ _Key = TypeVar("_Key", str, TopicPartition)
 
 
 class TakenOver(Struct, frozen=True):
-    """What a controller took over without reading it, as ZooKeeper had it at `zxid` or later."""
+    """What a controller took over without reading it, as ZooKeeper had it when the controller was elected, or later."""
 
-    zxid: int
     topics: Mapping[str, TopicAssignment]
     states: Mapping[TopicPartition, LeaderAndIsr]
 
-    def differs(self, key: str | TopicPartition, znode: Znode | None) -> bool:
+    def differs(self, key: str | TopicPartition, znode: Znode | None, *, elected_at: int) -> bool:
         """Whether the znode of a topic or of a partition's state shows that what was taken over was wrong.
 
-        One that was written or deleted after `zxid` shows nothing.
+        One that was written or deleted after the zxid `elected_at` shows nothing.
         """
-        if znode is None or znode.stat.mzxid > self.zxid:
+        if znode is None or znode.stat.mzxid > elected_at:
             return False
         if isinstance(key, str):
             return decoded_topic(key, znode) != self.topics[key]
@@ -56,6 +55,11 @@ class KnownPartitions:
     def unread(self) -> int:
         """The number of znodes that are to be read or being read, as far as is known."""
         return len(self._unread_topics) + len(self._unread_states) + self._being_read
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions whose states are known or to be read, as far as is known."""
+        return len(self.states) + len(self._unread_states)
 
     def clear(self) -> None:
         """Forget everything: events may have been missed."""

@@ -16,8 +16,9 @@ import structlog
 from cluster.model.broker import ControllerEpoch
 from cluster.model.errors import SessionExpiredError, ZooKeeperError
 from cluster.model.partition import LeaderAndIsr, TopicAssignment, TopicPartition
-from cluster.znodes.paths import BROKERS, BROKERS_TOPICS
+from cluster.znodes.paths import BROKERS, BROKERS_TOPICS, CONTROLLER_EPOCH
 from cluster.zookeeper.port import SessionState, WatchEvent, ZooKeeper
+from controller.decisions.controller_epochs import epoch_in
 from controller.events import StandbyDiffered
 from controller.known_partitions import KnownPartitions, TakenOver, path_of
 from controller.ports import PartitionReads
@@ -48,7 +49,9 @@ class WarmStandby:
         self._found_differences = found_differences
         self.known = KnownPartitions()
         self._follows = False
-        self._is_watching = self._is_listed = False
+        self._is_watching = False
+        """Whether the server has the watch of the subtree, as it said since the last connection began."""
+        self._is_listed = False
         self._generation = 0
         """Raised when events may have been missed: what was being read then does not count."""
         self._woken = asyncio.Event()
@@ -71,21 +74,22 @@ class WarmStandby:
             self._forget()
 
     def session_changed(self, state: SessionState) -> None:
-        """Forget what is known when the connection breaks; the watch of the subtree lasts as long as the session."""
+        """Forget what is known when the connection breaks; the next server may not even know watches of subtrees."""
         if state is not SessionState.CONNECTED:
-            self._is_watching &= state is SessionState.DISCONNECTED
+            self._is_watching = False
             self._forget()
         self._woken.set()
 
     def reads(self, store: PartitionReads) -> PartitionReads:
         """The reads from which the controller elected now loads its context; `store` reads what is not known here."""
-        return _WarmReads(self.known, self._zookeeper, store) if self._is_watching and not self.why_cold else store
+        return _WarmReads(self.known, self._zookeeper, store) if self._follows and self._is_watching else store
 
     async def loaded(self, epoch: ControllerEpoch, reads: PartitionReads) -> None:
         """Stop following, as the context of the controller of this epoch was loaded from `reads`, and compare later.
 
         The watch is gone afterwards, so that the controller's own writes are not reported.
         """
+        self._taken = None
         if isinstance(reads, _WarmReads):
             taken = reads.taken
             self._taken = epoch, taken, self._zookeeper.session_id
@@ -129,17 +133,21 @@ class WarmStandby:
             await self._compare(*compared)
 
     async def _stop_watching(self) -> None:
-        if self._is_watching:
-            self._is_watching = False
-            await self._zookeeper.unwatch_subtree(BROKERS)
+        self._is_watching = False
+        # It may be watched also if that is not known: the watch was restored with the connection, or is being armed.
+        await self._zookeeper.unwatch_subtree(BROKERS)
 
     async def _read_all(self) -> None:
-        if not self._is_watching:
-            self._is_watching = await self._zookeeper.watch_subtree(BROKERS, self._on_change)
-            if not self._is_watching:
-                self._give_up("ZooKeeper knows no watches of subtrees, as before 3.6")
-                return
         generation = self._generation
+        if not self._is_watching:
+            is_known = await self._zookeeper.watch_subtree(BROKERS, self._on_change)
+            if not is_known:
+                self._give_up("ZooKeeper knows no watches of subtrees, as before 3.6 or with WatchManagerOptimized")
+                return
+            if generation != self._generation:
+                # The candidate was elected meanwhile, or the connection is another one.
+                return
+            self._is_watching = True
         if not self._is_listed:
             names = await self._zookeeper.children(BROKERS_TOPICS)
             if generation != self._generation:
@@ -148,7 +156,7 @@ class WarmStandby:
             self._is_listed = True
         while self.known.unread and generation == self._generation:
             await self._read_some()
-            if len(self.known.states) > self._partitions_max:
+            if self.known.partitions > self._partitions_max:
                 self._give_up(f"there are more than {self._partitions_max} partitions (klamm.standby.max.partitions)")
 
     async def _read_some(self) -> None:
@@ -167,6 +175,10 @@ class WarmStandby:
         """Read again what was taken over, slowly, and report what was wrong (D-122)."""
         if await self._follows_within(COMPARISON_DELAY_S):
             return
+        elected = await self._zookeeper.get(CONTROLLER_EPOCH)
+        if elected is None or epoch_in(elected.data) != epoch:
+            # Another controller was elected, which writes what it wants.
+            return
         keys: list[str | TopicPartition] = [*taken.topics, *taken.states]
         wrong: list[str] = []
         for start in range(0, len(keys), READS_AT_ONCE):
@@ -175,7 +187,8 @@ class WarmStandby:
             if session != self._zookeeper.session_id:
                 # ZooKeeper may have been restored from a backup, which has the zxids of changes that are undone.
                 return
-            wrong += [path_of(key) for key, znode in zip(some, znodes, strict=True) if taken.differs(key, znode)]
+            pairs, since = zip(some, znodes, strict=True), elected.stat.mzxid
+            wrong += [path_of(key) for key, znode in pairs if taken.differs(key, znode, elected_at=since)]
             if await self._follows_within(COMPARISON_PAUSE_S):
                 return
         if wrong:
@@ -217,25 +230,24 @@ class _WarmReads:
 
     def __init__(self, known: KnownPartitions, zookeeper: ZooKeeper, store: PartitionReads) -> None:
         self._known, self._zookeeper, self._store = known, zookeeper, store
-        self._zxid = 0
         self._topics: dict[str, TopicAssignment] = {}
         self._states: dict[TopicPartition, LeaderAndIsr] = {}
 
     @property
     def taken(self) -> TakenOver:
         """The part that was not read."""
-        return TakenOver(self._zxid, self._topics, self._states)
+        return TakenOver(self._topics, self._states)
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
         """Arm the watches and take what is known when that is answered; read the rest.
 
         The response comes after the events of every change before it: what is known then is as ZooKeeper had it when
-        the watches were armed.
+        the watches were armed. A topic that becomes known only now has no watch, and is read with one.
         """
-        self._zxid = self._zookeeper.last_zxid
-        await self._zookeeper.watch_many([path_of(topic) for topic in topics if topic in self._known.topics])
+        armed = [topic for topic in topics if topic in self._known.topics]
+        await self._zookeeper.watch_many([path_of(topic) for topic in armed])
         known = self._known.topics
-        self._topics = {topic: known[topic] for topic in topics if topic in known}
+        self._topics = {topic: known[topic] for topic in armed if topic in known}
         read = await self._store.read_topics([topic for topic in topics if topic not in self._topics])
         found = self._topics | read
         return {topic: found[topic] for topic in topics if topic in found}

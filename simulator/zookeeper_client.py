@@ -315,7 +315,7 @@ class SimulatedZooKeeperClient:
         self._keep_alive(session)
         self._down.send(self._receive, self._on_connected, session)
         watches = self._watches
-        for path in watches.subtrees:
+        for path in watches.subtrees if self._server.knows_subtree_watches else ():
             session.watch_subtree(path)
         session.watch_again(watches.data, watches.exists, watches.children, watches.since_zxid)
 

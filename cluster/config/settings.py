@@ -420,10 +420,12 @@ class _KlammKeys(Keys):
     """
     klamm_standby_warm: bool = True
     """Whether a controller that is not active follows the topics and partitions in ZooKeeper, so that it does not have
-    to read them once it takes over. Needs ZooKeeper 3.6.
+    to read them once it takes over. Needs ZooKeeper 3.6, without its WatchManagerOptimized; otherwise it reads them.
     """
     klamm_standby_max_partitions: Positive = 1_000_000
-    """With more partitions a controller that is not active does not follow them, to save its memory."""
+    """With more partitions a controller that is not active does not follow them until it is restarted, to save its
+    memory, of which each partition takes about half a kilobyte.
+    """
     klamm_log_scrub_bytes_per_second: NotNegative = 4_194_304
     """How fast a broker verifies the checksums of its stored batches in the background; 0: not at all."""
     klamm_log_scrub_interval_ms: Positive = 604_800_000

@@ -25,6 +25,7 @@ from cluster.zookeeper.kazoo_connection import SubtreeEvent
 from cluster.zookeeper.kazoo_requests import (
     GET_CHILDREN,
     GET_DATA,
+    MARSHALLING_ERROR,
     NO_NODE,
     NO_WATCHER,
     SESSION_EXPIRED,
@@ -230,7 +231,7 @@ class KazooZooKeeper:
         outcome = request.outcome
         if isinstance(outcome, ErrorAnswer | Exception):
             self._subtrees.pop(request.path, None)
-        if isinstance(outcome, ErrorAnswer) and outcome.code == UNIMPLEMENTED:
+        if isinstance(outcome, ErrorAnswer) and outcome.code in (UNIMPLEMENTED, MARSHALLING_ERROR):
             return False
         answer_of(request, path)
         return True
@@ -240,7 +241,7 @@ class KazooZooKeeper:
         if self._subtrees.pop(request.path, None) is None:
             return
         await self._exchange([request])
-        if not (isinstance(request.outcome, ErrorAnswer) and request.outcome.code == NO_WATCHER):
+        if not (isinstance(request.outcome, ErrorAnswer) and request.outcome.code in (NO_WATCHER, UNIMPLEMENTED)):
             answer_of(request, path)
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:

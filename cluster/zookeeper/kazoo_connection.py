@@ -274,6 +274,9 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
         if completion is None:
             # Watches restored. This response must not update the last zxid: if the connection breaks before all of them
             # are restored, the others must still report changes since the earlier break.
+            if header.err == UNIMPLEMENTED:
+                # A server before 3.6, which closes the connection, too: do not ask the next one for the same.
+                client.watches.subtrees.clear()
             return None
         if header.zxid > 0:
             client.last_zxid = header.zxid

@@ -33,6 +33,8 @@ DELETE: Final = 2
 ERROR: Final = -1
 
 NO_NODE: Final = int(ZkError.NO_NODE)
+MARSHALLING_ERROR: Final = -5
+"""Also what a server answers for which it failed to do something, as its WatchManagerOptimized does with `AddWatch`."""
 UNIMPLEMENTED: Final = -6
 SESSION_EXPIRED: Final = -112
 NO_WATCHER: Final = -121

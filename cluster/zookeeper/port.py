@@ -211,9 +211,11 @@ class ZooKeeper(Protocol):
     async def watch_subtree(self, path: str, listener: SubtreeListener) -> bool:
         """Report every later change of this znode and of those below it, until `unwatch_subtree` or the session ends.
 
-        Returns False if the server does not know such watches (ZooKeeper before 3.6). Changes before the response, and
-        changes while there is no connection, are not reported: read after it, and again after each CONNECTED. Other
-        watches fire as without it. Do not arm another watch on `path` itself: servers before 3.9 keep one of the two.
+        Returns False if the server has no such watches (ZooKeeper before 3.6, or with WatchManagerOptimized). Changes
+        before the response, and changes while there is no connection, are not reported: read after it. The watch is
+        restored with the connection, unless the next server has none: so ask again, and read again, after each
+        CONNECTED. Other watches fire as without it. Do not arm another watch on `path` itself: servers before 3.9 keep
+        one of the two.
         """
 
     async def unwatch_subtree(self, path: str) -> None:

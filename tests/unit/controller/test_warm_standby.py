@@ -1,116 +1,17 @@
 """A standby follows the topics and partition states in ZooKeeper: what it takes over equals what a read would give."""
 
 import asyncio
-from collections.abc import Coroutine
 from random import Random
-from typing import Any
 
 import pytest
 
-from cluster.model.broker import BrokerId, ControllerEpoch, ZkVersion
-from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
-from cluster.znodes.paths import (
-    BROKERS,
-    BROKERS_TOPICS,
-    CONTROLLER_EPOCH,
-    partition_path,
-    partitions_path,
-    state_path,
-    topic_path,
-)
-from cluster.znodes.topics import encode_state, encode_topic
-from cluster.zookeeper.port import Create, Delete, Op, SessionEvent, SessionState, SetData, WatchEvent
-from cluster.zookeeper.recipes import create_where_missing
+from cluster.model.partition import TopicPartition
+from cluster.znodes.paths import state_path, topic_path
+from cluster.zookeeper.port import Create, SetData
 from controller.events import StandbyDiffered
-from controller.fenced_writes import FencedWriter
-from controller.store import ControllerStore
-from controller.warm_standby import COMPARISON_DELAY_S, GATHERING_S, WarmStandby
-from simulator.cluster import simulate
+from controller.warm_standby import COMPARISON_DELAY_S, GATHERING_S
 from simulator.zookeeper import SimulatedZooKeeper
-from simulator.zookeeper_client import SimulatedZooKeeperClient
-
-REPLICAS = tuple(map(BrokerId, (1, 2, 3)))
-EPOCH = ControllerEpoch(7)
-Loaded = tuple[dict[str, TopicAssignment], dict[TopicPartition, LeaderAndIsr]]
-
-
-class Standby:
-    """A warm standby on a ZooKeeper that somebody else writes."""
-
-    def __init__(self, server: SimulatedZooKeeper | None = None, *, partitions_max: int = 1000) -> None:
-        self.server = SimulatedZooKeeper(Random(3)) if server is None else server
-        self.client, self.other = (SimulatedZooKeeperClient(self.server, session_timeout_ms=6000) for _ in range(2))
-        self.is_over = asyncio.Event()
-        self.differences: list[StandbyDiffered] = []
-        self.warm = WarmStandby(self.client, partitions_max, self.differences.append)
-        self.store = ControllerStore(
-            self.client, FencedWriter(self.client, ZkVersion(0), CONTROLLER_EPOCH, on_refusal=lambda: None)
-        )
-
-    async def start(self) -> None:
-        self.client.listen(self._hear)
-        self.other.listen(lambda _: None)
-        await self.client.start_session()
-        await self.other.start_session()
-        for path in (BROKERS, BROKERS_TOPICS):
-            await create_where_missing(self.other, path)
-        self.running = asyncio.get_running_loop().create_task(self.warm.run())
-        self.warm.follow(follows=True)
-
-    def _hear(self, event: WatchEvent | SessionEvent) -> None:
-        if isinstance(event, SessionEvent):
-            if event.state is SessionState.EXPIRED:
-                self.is_over.set()
-            self.warm.session_changed(event.state)
-
-    async def until_warm(self) -> None:
-        async with asyncio.timeout(60):
-            while not self.warm.is_warm:  # noqa: ASYNC110 - it says so to nobody.
-                await asyncio.sleep(0.1)
-
-    async def take_over(self) -> Loaded:
-        """What a failover loads."""
-        reads = self.warm.reads(self.store)
-        topics = await reads.read_topics(sorted(await self.store.list_topics()))
-        states = await reads.read_states(partitions_in(topics))
-        await self.warm.loaded(EPOCH, reads)
-        return topics, states
-
-    async def read(self) -> Loaded:
-        """What a failover without a warm standby loads."""
-        topics = await self.store.read_topics(sorted(await self.store.list_topics()))
-        return topics, await self.store.read_states(partitions_in(topics))
-
-
-def partitions_in(topics: dict[str, TopicAssignment]) -> list[TopicPartition]:
-    return [TopicPartition(topic, p) for topic, assignment in topics.items() for p in assignment.partitions]
-
-
-def assignment(partitions: int) -> TopicAssignment:
-    return TopicAssignment({p: ReplicaAssignment(REPLICAS) for p in range(partitions)})
-
-
-def state(leader: int, epoch: int = 0) -> bytes:
-    return encode_state(LeaderAndIsr(BrokerId(leader), epoch, REPLICAS, ControllerEpoch(1), 0))  # type: ignore[arg-type]
-
-
-def creation(topic: str, partitions: int) -> list[Op]:
-    """The znodes of a topic and of its partitions, in one transaction."""
-    ops: list[Op] = [Create(topic_path(topic), encode_topic(assignment(partitions))), Create(partitions_path(topic))]
-    for tp in (TopicPartition(topic, p) for p in range(partitions)):
-        ops += Create(partition_path(tp)), Create(state_path(tp), state(1))
-    return ops
-
-
-def deletion(topic: str, partitions: int) -> list[Op]:
-    return [Delete(op.path) for op in reversed(creation(topic, partitions))]
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    async def main() -> None:
-        await test
-
-    simulate(main)
+from tests.controllers.standbys import EPOCH, Standby, creation, deletion, run, state
 
 
 @pytest.mark.rule("D-122", "LC-4", "LC-8")
@@ -124,8 +25,8 @@ def test_a_warm_standby_takes_over_without_reading_topics_or_states() -> None:
         assert len(standby.warm.known.states) == 80
         before = standby.client.requests
         loaded = await standby.take_over()
-        # The list of topics, the watches on their znodes, the end of the watch on the subtree.
-        assert standby.client.requests - before == 3
+        # The election, the list of topics, the watches on their znodes, the end of the watch on the subtree.
+        assert standby.client.requests - before == 4
         assert loaded == await standby.read()
         assert len(loaded[1]) == 80
         assert standby.warm.known.states == {}
