@@ -189,8 +189,8 @@ def _partitions_moved(
 def _replicas_moved(change: changes.ReplicasMoved, _: ControllerContext, record: _Record) -> list[StateChange]:
     return [
         record(Kind.REPLICA, *tp, broker=change.broker, from_state=before.value, to_state=change.target.value)
-        for tp, before in change.partitions.items()
-        if change.recorded and before is not change.target
+        for tp, before in (change.partitions.items() if change.recorded else ())
+        if before is not change.target
     ]
 
 
