@@ -41,7 +41,7 @@ Assignments = Mapping[TopicPartition, ReplicaAssignment]
 NO_ASSIGNMENTS: Final[Assignments] = MappingProxyType({})
 
 
-class _LeaderAndIsr(Struct, eq=False):
+class _LeaderAndIsr(Struct, eq=False, gc=False):
     """What brokers are sent of a partition; found by its identity."""
 
     tp: TopicPartition
