@@ -189,8 +189,8 @@ def _partitions_moved(
 def _replicas_moved(change: changes.ReplicasMoved, _: ControllerContext, record: _Record) -> list[StateChange]:
     return [
         record(Kind.REPLICA, *tp, broker=change.broker, from_state=before.value, to_state=change.target.value)
-        for tp, before in change.partitions.items()
-        if change.recorded and before is not change.target
+        for tp, before in (change.partitions.items() if change.recorded else ())
+        if before is not change.target
     ]
 
 
@@ -224,7 +224,9 @@ def _activated(change: changes.ControllerActivated, context: ControllerContext, 
             record(
                 Kind.LOADED,
                 topic,
-                partitions=tuple(_loaded(context, TopicPartition(topic, p)) for p in partitions),
+                partitions=tuple(
+                    [_loaded(context, TopicPartition(topic, p), a.replicas) for p, a in partitions.items()]
+                ),
                 moves=_moves(partitions),
             )
             for topic, partitions in assignments
@@ -237,8 +239,8 @@ def _moves(partitions: Mapping[int, ReplicaAssignment]) -> tuple[LoadedMove, ...
     return tuple(moves) or None
 
 
-def _loaded(context: ControllerContext, tp: TopicPartition) -> LoadedPartition:
-    replicas, known = context.topics.assignment(tp).replicas, context.leaderships.known.get(tp, _NEVER_LED)
+def _loaded(context: ControllerContext, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> LoadedPartition:
+    known = context.leaderships.known.get(tp, _NEVER_LED)
     epochs = known.leader_epoch, known.partition_epoch
     return LoadedPartition(tp.partition, known.leader, *epochs, known.isr, replicas, known.controller_epoch)
 

@@ -111,7 +111,7 @@ class Witness(Struct, frozen=True, omit_defaults=True):
     boot_id: _Text = ""
 
 
-class LoadedPartition(Struct, frozen=True, array_like=True):
+class LoadedPartition(Struct, frozen=True, array_like=True, gc=False):
     """Initial state of one partition, an array on the wire. `leader_epoch` is -1 if there is no state znode."""
 
     partition: _Int32

@@ -22,7 +22,11 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class LeaderAndIsr(Struct, frozen=True):
+# Values that occur by the hundred thousand are not tracked by the cyclic garbage collector (gc=False): of numbers and
+# tuples of numbers no cycle can be made, and its passes over them lengthen a failover.
+
+
+class LeaderAndIsr(Struct, frozen=True, gc=False):
     """The content of a partition's state znode, with its data version (`partition_epoch`).
 
     `leader` is NO_LEADER (-1) for none. `isr` keeps its order. `controller_epoch` is that of the controller that made
@@ -37,7 +41,7 @@ class LeaderAndIsr(Struct, frozen=True):
     leader_recovery_state: int = RECOVERED
 
 
-class ReplicaAssignment(Struct, frozen=True):
+class ReplicaAssignment(Struct, frozen=True, gc=False):
     """Full replica list of a partition, and the replicas that a reassignment adds and removes.
 
     Order matters: the first of `replicas` is the preferred replica. Source: Kafka ReplicaAssignment; KIP-455.

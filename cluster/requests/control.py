@@ -150,7 +150,7 @@ class StopReplicaResponse(Struct, frozen=True):
     state_log_head: WitnessedHead = None
 
 
-class UpdateMetadataPartitionState(Struct, frozen=True):
+class UpdateMetadataPartitionState(Struct, frozen=True, gc=False):
     partition_index: PartitionIndex
     controller_epoch: ControllerEpoch
     leader: Annotated[BrokerId, bounds.LEADER]

@@ -2,7 +2,8 @@
 
 On the wire an element of a repeated message field is its tag, its length and its bytes, and concatenated messages
 merge. So a partition state can be encoded once, cached as long as a queued request carries it, and copied into the
-requests of all brokers that host the partition. Lists with shared items come after all other fields.
+requests of all brokers that host the partition. Lists with shared items come after all other fields. The items of a
+list that comes last are encoded one by one too, by `cluster.rpc.number_encoding` where they are numbers.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from cluster.model.annotations import AnnotatedField, Mark
 from cluster.rpc.codec import codec_for, sent_fields
 from cluster.rpc.encoded_parts import EncodedParts
+from cluster.rpc.number_encoding import are_numbers, number_encoder
 
 Encode = Callable[[Any], bytes]
 
@@ -33,7 +35,8 @@ def is_sharing(struct: type[Struct]) -> bool:
 def sharing_encoder(struct: type[Struct], message_class: type[Message]) -> Encode:
     """Derive the encoder of a type from its fields and its message."""
     fields: Any = message_class.DESCRIPTOR.fields_by_name
-    encoders = [(f.name, _item_encoder(struct, f, fields[f.name])) for f in sent_fields(struct) if _is_shared(f)]
+    apart = [f for f in sent_fields(struct) if _is_shared(f) or _is_last_list(f, fields)]
+    encoders = [(f.name, _item_encoder(struct, f, fields[f.name])) for f in apart]
     encode_rest = _encoder_without(struct, message_class, [name for name, _ in encoders])
     if not encoders:
         return encode_rest
@@ -50,6 +53,13 @@ def sharing_encoder(struct: type[Struct], message_class: type[Message]) -> Encod
 def _is_shared(field: AnnotatedField) -> bool:
     struct = field.annotation.struct
     return struct is not None and (Mark.SHARED in field.annotation.marks or is_sharing(struct))
+
+
+def _is_last_list(field: AnnotatedField, wire: Any) -> bool:
+    """Whether the field is a list of structs, and no other field has a higher number."""
+    if field.annotation.struct is None or field.annotation.nullable or not wire[field.name].is_repeated:
+        return False
+    return wire[field.name].number == max(other.number for other in wire.values())  # type: ignore[no-any-return]
 
 
 def shared_size(message: Struct) -> int | None:
@@ -76,6 +86,8 @@ def _encoder_without(struct: type[Struct], message_class: type[Message], lists: 
     """
     fields: Any = message_class.DESCRIPTOR.fields_by_name
     rest = [field for field in sent_fields(struct) if field.name not in lists]
+    if are_numbers(rest, message_class):
+        return number_encoder(rest, message_class)
     if any(fields[field.name].message_type is not None for field in rest):
         codec, empty = codec_for(struct, message_class), dict.fromkeys(lists, ())
         return lambda value: codec.encode(replace(value, **empty) if empty else value)

@@ -22,6 +22,8 @@ class EncodedParts(Generic[Part]):
     def __init__(self, encode: Callable[[Part], bytes]) -> None:
         self._encode = encode
         self._encoded: dict[int, _Encoded] = {}
+        # One for all: a method is a new object each time that it is looked up.
+        self._on_release = self._drop
 
     def __len__(self) -> int:
         """The number of parts whose bytes are held now."""
@@ -29,12 +31,13 @@ class EncodedParts(Generic[Part]):
 
     def bytes_of(self, part: Part) -> bytes:
         """The bytes of a part, which must not change while it exists."""
-        encoded = self._encoded.get(id(part))
+        key = id(part)
+        encoded = self._encoded.get(key)
         if encoded is None:
-            encoded = _Encoded(part, self._drop)
-            encoded.key, encoded.data = id(part), self._encode(part)
+            encoded = _Encoded(part, self._on_release)
+            encoded.key, encoded.data = key, self._encode(part)
             # Not before it is complete: others may look meanwhile, from another thread.
-            self._encoded[id(part)] = encoded
+            self._encoded[key] = encoded
         return encoded.data
 
     def size_of(self, parts: Iterable[Part]) -> int | None:

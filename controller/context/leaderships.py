@@ -63,13 +63,17 @@ class LeadershipControl:
         known, led_by = self.known, self._led_by
         for tp, leadership in leaderships.items():
             old = known.get(tp)
-            was_offline = self._is_offline(tp)
-            known[tp] = leadership
             if old is None or old.leader != leadership.leader:
                 if old is not None:
                     del led_by[old.leader][tp]
                 led_by.setdefault(leadership.leader, {})[tp] = None
-                self._follow_offline(tp, was_offline)
+                was_offline = self._is_offline(tp)
+                known[tp] = leadership
+                # Without a state, as when a controller has just read it, it is neither offline nor waits for a leader.
+                if tp in self.partition_states:
+                    self._follow_offline(tp, was_offline)
+            else:
+                known[tp] = leadership
             assignment = self._topics.assignment(tp)
             self._count_imbalance(tp, assignment, old, -1)
             self._count_imbalance(tp, assignment, leadership, +1)
@@ -117,7 +121,14 @@ class LeadershipControl:
         return self.partition_states.get(tp, PartitionState.NON_EXISTENT)
 
     def _set_states(self, states: Iterable[tuple[TopicPartition, PartitionState]]) -> None:
+        known = self.known
         for tp, state in states:
+            if state is PartitionState.ONLINE and tp not in self.partition_states:
+                leadership = known.get(tp)
+                if leadership is not None and leadership.leader != NO_LEADER:
+                    # Nearly all partitions, when a controller becomes active: not offline before, nor now.
+                    self.partition_states[tp] = state
+                    continue
             was_offline = self._is_offline(tp)
             self.partition_states[tp] = state
             self._follow_offline(tp, was_offline)
@@ -166,7 +177,7 @@ class LeadershipControl:
     def _count_imbalance(
         self, tp: TopicPartition, assignment: ReplicaAssignment, leadership: LeaderAndIsr | None, sign: int
     ) -> None:
-        if leadership is None or tp.topic in self._deletions.queued:
+        if leadership is None or _is_led_as_preferred(assignment, leadership) or tp.topic in self._deletions.queued:
             return
         if is_imbalanced(assignment, leadership):
             self.preferred_replica_imbalance_count += sign
@@ -227,6 +238,10 @@ class PreferredLeaders:
 
     def _as_counts(self) -> dict[BrokerId, tuple[int, set[TopicPartition]]]:
         return {b: (size, set(self.led_by_others(b))) for b, size in self._meant_to_lead.items() if size}
+
+
+def _is_led_as_preferred(assignment: ReplicaAssignment, leadership: LeaderAndIsr) -> bool:
+    return not assignment.adding and leadership.leader in assignment.replicas[:1]
 
 
 def is_imbalanced(assignment: ReplicaAssignment, leadership: LeaderAndIsr) -> bool:

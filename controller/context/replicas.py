@@ -1,7 +1,8 @@
 """The states of replicas, and how many of each queued topic are in which. Source: Kafka ControllerContext."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import assert_never
 
 from cluster.model.broker import BrokerId
@@ -47,6 +48,11 @@ class ReplicaControl:
         """The state of a replica in its state machine; NonExistentReplica if it is unknown."""
         on_broker = self.states.get(broker)
         return ReplicaState.NON_EXISTENT if on_broker is None else on_broker.get(tp, ReplicaState.NON_EXISTENT)
+
+    def states_on(self, broker: BrokerId, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ReplicaState]:
+        """The states of the replicas of these partitions on a broker, in a dict of the caller's own."""
+        on_broker = self.states.get(broker, {})
+        return dict(zip(partitions, map(on_broker.get, partitions, repeat(ReplicaState.NON_EXISTENT)), strict=True))
 
     def by_state(self, topic: str) -> Mapping[ReplicaState, int]:
         """Number of replicas in each state, for a topic queued for deletion; a state may be present with 0."""

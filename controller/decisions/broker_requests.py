@@ -41,10 +41,17 @@ Assignments = Mapping[TopicPartition, ReplicaAssignment]
 NO_ASSIGNMENTS: Final[Assignments] = MappingProxyType({})
 
 
-class _LeaderAndIsr(NamedTuple):
+class _LeaderAndIsr(Struct, eq=False, gc=False):
+    """What brokers are sent of a partition; found by its identity."""
+
+    tp: TopicPartition
     leadership: LeaderAndIsr
     assignment: ReplicaAssignment
     is_new: bool
+
+    def says(self, leadership: LeaderAndIsr, assignment: ReplicaAssignment, *, is_new: bool) -> bool:
+        # Comparing identity is enough, and much faster: all come from objects of the context.
+        return self.leadership is leadership and self.assignment is assignment and self.is_new is is_new
 
 
 class _Stop(NamedTuple):
@@ -67,6 +74,8 @@ class ControlBatch:
         self._withheld = withheld
         self._announced = announced
         self._leader_and_isr: dict[BrokerId, dict[TopicPartition, _LeaderAndIsr]] = {}
+        self._entries: dict[TopicPartition, _LeaderAndIsr] = {}
+        """The last of each partition, so that brokers that are sent the same have the same."""
         self._stops: dict[BrokerId, dict[TopicPartition, _Stop]] = {}
         self._metadata: dict[TopicPartition, LeaderAndIsr] = {}
         self._metadata_brokers: set[BrokerId] = set()
@@ -91,17 +100,55 @@ class ControlBatch:
         A later entry for the partition replaces an earlier one, but `is_new` stays True within this batch. A broker
         that still has replicas of a deleted topic of that name is not sent it before it has deleted them (D-99).
         """
-        entry = _LeaderAndIsr(leadership, assignment, is_new)
+        entry = self._entry(tp, leadership, assignment, is_new=is_new)
         for broker in brokers:
             if broker < 0 or self._view.deletions.has_left_replicas(broker, tp.topic):
                 continue
             states = self._leader_and_isr.setdefault(broker, {})
             earlier = states.get(tp)
-            states[tp] = entry._replace(is_new=True) if earlier is not None and earlier.is_new else entry
+            is_sticky = earlier is not None and earlier.is_new and not is_new
+            states[tp] = self._entry(tp, leadership, assignment, is_new=True) if is_sticky else entry
         self._metadata_for_all = True
         current = self._view.leaderships.known.get(tp)
         if current is not None:
             self._metadata[tp] = current
+
+    def add_known_leader_and_isr(self, replicas: Mapping[BrokerId, Iterable[TopicPartition]]) -> None:
+        """Do `add_leader_and_isr`, with `is_new` False, for the replicas of partitions that have a leadership.
+
+        `replicas`: broker -> partitions. At a failover these are all replicas of the cluster, so that what is known of
+        a partition is looked up once for all of them.
+        """
+        known, assignment_of = self._view.leaderships.known, self._view.topics.assignment
+        entries: dict[TopicPartition, _LeaderAndIsr] = {}
+        for broker, partitions in replicas.items():
+            if broker < 0 or broker in self._leader_and_isr or broker in self._view.deletions.left_replicas:
+                for tp in partitions:
+                    if tp in known:
+                        self.add_leader_and_isr((broker,), tp, known[tp], assignment_of(tp), is_new=False)
+                continue
+            states: dict[TopicPartition, _LeaderAndIsr] = {}
+            for tp in partitions:
+                entry = entries.get(tp)
+                if entry is None:
+                    leadership = known.get(tp)
+                    if leadership is None:
+                        continue
+                    entry = entries[tp] = _LeaderAndIsr(tp, leadership, assignment_of(tp), False)
+                    self._metadata[tp] = leadership
+                states[tp] = entry
+            if states:
+                self._leader_and_isr[broker] = states
+                self._metadata_for_all = True
+
+    def _entry(
+        self, tp: TopicPartition, leadership: LeaderAndIsr, assignment: ReplicaAssignment, *, is_new: bool
+    ) -> _LeaderAndIsr:
+        """The entry that says this, the same for all brokers that are sent it one after the other."""
+        entry = self._entries.get(tp)
+        if entry is None or not entry.says(leadership, assignment, is_new=is_new):
+            entry = self._entries[tp] = _LeaderAndIsr(tp, leadership, assignment, is_new)
+        return entry
 
     def add_stop_replica(self, broker: BrokerId, tp: TopicPartition, *, delete: bool) -> None:
         """Send StopReplica to `broker`; once `delete` was True it stays so within this batch (RQ-5)."""
@@ -153,20 +200,17 @@ class ControlBatch:
     def _leader_and_isr_requests(
         self, controller: ControllerId, settings: "RequestSettings", causes: tuple[RequestCause, ...]
     ) -> list[tuple[BrokerId, ControlRequest]]:
-        built: dict[TopicPartition, tuple[_LeaderAndIsr, LeaderAndIsrPartitionState]] = {}
+        built: dict[_LeaderAndIsr, LeaderAndIsrPartitionState] = {}
         requests: list[tuple[BrokerId, ControlRequest]] = []
         for broker in sorted(self._leader_and_isr.keys() & self._view.brokers.epochs.keys()):
-            leaders: set[BrokerId] = set()
+            entries = self._leader_and_isr[broker].values()
             states: dict[str, list[LeaderAndIsrPartitionState]] = {}
-            for tp, entry in self._leader_and_isr[broker].items():
-                earlier = built.get(tp)
-                if earlier is not None and _says_the_same(earlier[0], entry):
-                    state = earlier[1]
-                else:
-                    state = _leader_and_isr_state(tp, entry, settings.leader_recovery_state)
-                    built[tp] = (entry, state)
-                leaders.add(state.leader)
-                states.setdefault(tp.topic, []).append(state)
+            for entry in entries:
+                state = built.get(entry)
+                if state is None:
+                    state = built[entry] = _leader_and_isr_state(entry, settings.leader_recovery_state)
+                states.setdefault(entry.tp.topic, []).append(state)
+            leaders = {entry.leadership.leader for entry in entries}
             request = LeaderAndIsrRequest(
                 controller_id=controller,
                 controller_epoch=self._view.epoch,
@@ -258,17 +302,10 @@ class RequestSettings(Struct, frozen=True):
     stop_replica_flag_per_partition: bool = True
 
 
-def _says_the_same(left: _LeaderAndIsr, right: _LeaderAndIsr) -> bool:
-    # Comparing identity is enough, and much faster: both come from objects of the context.
-    return left.leadership is right.leadership and left.assignment is right.assignment and left.is_new is right.is_new
-
-
-def _leader_and_isr_state(
-    tp: TopicPartition, entry: _LeaderAndIsr, with_recovery_state: bool
-) -> LeaderAndIsrPartitionState:
-    leadership, assignment, is_new = entry
+def _leader_and_isr_state(entry: _LeaderAndIsr, with_recovery_state: bool) -> LeaderAndIsrPartitionState:
+    leadership, assignment = entry.leadership, entry.assignment
     return LeaderAndIsrPartitionState(
-        tp.partition,
+        entry.tp.partition,
         leadership.controller_epoch,
         leadership.leader,
         leadership.leader_epoch,
@@ -277,7 +314,7 @@ def _leader_and_isr_state(
         assignment.replicas,
         assignment.adding,
         assignment.removing,
-        is_new,
+        entry.is_new,
         leadership.leader_recovery_state if with_recovery_state else 0,
     )
 

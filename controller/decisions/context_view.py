@@ -101,6 +101,9 @@ class ReplicasView(Protocol):
 
     def state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState: ...
 
+    def states_on(self, broker: BrokerId, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ReplicaState]:
+        """The states of the replicas of these partitions on a broker, in a dict of the caller's own."""
+
     def by_state(self, topic: str) -> Mapping[ReplicaState, int]: ...
 
 

@@ -3,7 +3,7 @@
 Source: Kafka ZkReplicaStateMachine; the transition table is `cluster.model.state_machines`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,16 +29,17 @@ class ReplicaMoves(Struct, frozen=True):
 
 
 def plan_replica_moves(
-    view: ContextView, broker: BrokerId, partitions: Iterable[TopicPartition], target: ReplicaState
+    view: ContextView, broker: BrokerId, partitions: Sequence[TopicPartition], target: ReplicaState
 ) -> ReplicaMoves:
     """Divide a broker's replicas into those that may pass to the target state and those that may not, with their
     states.
     """
-    allowed = PREVIOUS_REPLICA_STATES[target]
+    allowed, states = PREVIOUS_REPLICA_STATES[target], view.replicas.states_on(broker, partitions)
+    if allowed.issuperset(states.values()):
+        return ReplicaMoves(states, {})
     valid: dict[TopicPartition, ReplicaState] = {}
     refused: dict[TopicPartition, ReplicaState] = {}
-    for tp in partitions:
-        state = view.replicas.state(broker, tp)
+    for tp, state in states.items():
         (valid if state in allowed else refused)[tp] = state
     return ReplicaMoves(valid, refused)
 

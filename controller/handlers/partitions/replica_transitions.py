@@ -61,7 +61,7 @@ async def move_replicas(
     them.
     """
     batch = active.new_batch(announced)
-    shrinks = _Shrinks()
+    shrinks, online = _Shrinks(), dict[BrokerId, list[TopicPartition]]()
     try:
         # The order decides who remains where the brokers are Kafka's: if all members of an ISR go offline, the last one
         # stays in it and may be elected.
@@ -74,6 +74,7 @@ async def move_replicas(
                     replicas[broker],
                     target,
                     shrinks=shrinks,
+                    online=online,
                     recorded=recorded,
                     removing=removing,
                 )
@@ -84,6 +85,7 @@ async def move_replicas(
         active.resume_later()
     # Also after an error: brokers must get what was written before it.
     shrinks.add_to(batch)
+    batch.add_known_leader_and_isr(online)
     active.send(batch)
 
 
@@ -114,6 +116,7 @@ async def _move_on_broker(
     target: ReplicaState,
     *,
     shrinks: "_Shrinks",
+    online: dict[BrokerId, list[TopicPartition]],
     recorded: bool,
     removing: Removing,
 ) -> None:
@@ -130,18 +133,22 @@ async def _move_on_broker(
         )
     match target:
         case ReplicaState.NEW:
-            moved = _start_new(active, batch, broker, moves.valid)
+            started = _start_new(active, batch, broker, moves.valid)
+            moved = {tp: moves.valid[tp] for tp in started}
         case ReplicaState.ONLINE:
-            moved = _bring_online(active, batch, broker, moves.valid)
+            # A replica in NewReplica was sent the current leadership already (PS-24).
+            online[broker] = [tp for tp, state in moves.valid.items() if state is not ReplicaState.NEW]
+            moved = moves.valid
         case ReplicaState.OFFLINE:
-            moved = await _take_offline(active, batch, broker, moves.valid, shrinks=shrinks, removing=removing)
+            taken = await _take_offline(active, batch, broker, moves.valid, shrinks=shrinks, removing=removing)
+            moved = {tp: moves.valid[tp] for tp in taken}
         case ReplicaState.DELETION_STARTED:
             for tp in moves.valid:
                 batch.add_stop_replica(broker, tp, delete=True)
-            moved = list(moves.valid)
+            moved = moves.valid
         case _:
-            moved = list(moves.valid)
-    active.commit(ReplicasMoved(broker, {tp: moves.valid[tp] for tp in moved}, target, recorded))
+            moved = moves.valid
+    active.commit(ReplicasMoved(broker, moved, target, recorded))
 
 
 def _start_new(
@@ -161,21 +168,6 @@ def _start_new(
             batch.add_leader_and_isr((broker,), tp, leadership, context.topics.assignment(tp), is_new=True)
         moved.append(tp)
     return moved
-
-
-def _bring_online(
-    active: ActiveController, batch: ControlBatch, broker: BrokerId, partitions: Mapping[TopicPartition, ReplicaState]
-) -> list[TopicPartition]:
-    """Send the broker the current leadership (PS-24); a replica in NewReplica was sent it already."""
-    context = active.context
-    leaderships = context.leaderships.known
-    for tp, state in partitions.items():
-        if state is ReplicaState.NEW:
-            continue
-        leadership = leaderships.get(tp)
-        if leadership is not None:
-            batch.add_leader_and_isr((broker,), tp, leadership, context.topics.assignment(tp), is_new=False)
-    return list(partitions)
 
 
 class _Shrinks:

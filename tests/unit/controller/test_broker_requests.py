@@ -91,6 +91,51 @@ def test_states_are_shared_between_requests_so_that_they_are_serialised_once() -
     assert all(m.live_brokers is metadata[0].live_brokers for m in metadata)
 
 
+def known_for(view: ControllerContext, batch: ControlBatch, *, at_once: bool) -> ControlBatch:
+    replicas = {b: [tp(name) for name in ("t-1", "u-0", "t-0")] for b in ids(2, -1, 1, 9)}
+    if at_once:
+        batch.add_known_leader_and_isr(replicas)
+        return batch
+    for broker, partitions in replicas.items():
+        for found in partitions:
+            if found in view.leaderships.known:
+                add(batch, view, str(found), broker)
+    return batch
+
+
+@pytest.mark.rule("RQ-4", "PS-24")
+def test_known_leaderships_of_many_replicas_at_once_are_sent_as_those_of_each() -> None:
+    view = cluster()
+    first, second = (known_for(view, ControlBatch(view), at_once=at_once) for at_once in (True, False))
+    requests = send(first)
+    assert requests == send(second)
+    to_one, to_two = (of(requests, LeaderAndIsrRequest)[b].topic_states[0].partition_states for b in (1, 2))
+    assert [state.partition_index for state in to_one] == [1, 0]
+    assert all(one is two for one, two in zip(to_one, to_two, strict=True))
+
+
+@pytest.mark.rule("RQ-4", "D-99")
+def test_at_once_or_each_is_new_is_sticky_and_what_was_left_is_not_replaced() -> None:
+    view = cluster()
+    left = LeftReplicas(TopicId("id-of-former-t"), (0,))
+    view.apply(LeftReplicasRecorded({BrokerId(1): {"t": left}}))
+    batches = []
+    for at_once in (True, False):
+        batch = ControlBatch(view)
+        add(batch, view, "t-0", 2, is_new=True)
+        batches.append(send(known_for(view, batch, at_once=at_once)))
+    assert batches[0] == batches[1]
+    sent = of(batches[0], LeaderAndIsrRequest)
+    assert list(sent) == [2]
+    assert [(s.partition_index, s.is_new) for s in sent[2].topic_states[0].partition_states] == [(0, True), (1, False)]
+
+
+def test_replicas_without_a_leadership_are_sent_nothing() -> None:
+    batch = ControlBatch(cluster())
+    batch.add_known_leader_and_isr({BrokerId(3): [tp("u-0")]})
+    assert send(batch) == []
+
+
 @pytest.mark.rule("RQ-4")
 def test_is_new_is_sticky_per_broker_and_the_latest_leadership_wins() -> None:
     view = cluster()

@@ -1,11 +1,15 @@
 """The arithmetic of assignments (CX-14) as tables and laws."""
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.model.broker import BrokerId
-from cluster.model.partition import ReplicaAssignment
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment
+from cluster.requests.control import UpdateMetadataPartitionState
+from state_log.record import LoadedPartition
 
 Ids = tuple[int, ...]
 
@@ -58,3 +62,14 @@ def test_a_reassignment_keeps_original_and_target(original: Ids, first: Ids, sec
     assert set(twice.original) == set(original)
     assert twice.target == second
     assert len(set(twice.replicas)) == len(twice.replicas)
+
+
+def test_what_occurs_by_the_hundred_thousand_is_not_tracked_by_garbage_collection() -> None:
+    one, leader_epoch, epoch = BrokerId(1), LeaderEpoch(2), ControllerEpoch(3)
+    values = (
+        assignment((1, 2), (2,)),
+        LeaderAndIsr(one, leader_epoch, (one,), epoch, PartitionEpoch(4)),
+        UpdateMetadataPartitionState(0, epoch, one, leader_epoch, (one,), PartitionEpoch(4), (one,)),
+        LoadedPartition(0, one, leader_epoch, PartitionEpoch(4), (one,), (one,), epoch),
+    )
+    assert [value for value in values if gc.is_tracked(value)] == []
