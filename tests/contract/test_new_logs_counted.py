@@ -135,6 +135,19 @@ def test_a_power_failure_takes_no_topic_id_from_a_log_with_an_epoch_or_records(s
     check()
 
 
+@pytest.mark.rule("R9.3", "R11.6")
+@virtually
+async def test_what_an_attempt_has_left_is_no_part_of_the_topic_id_of_the_next_one() -> None:
+    disk = CountingDisk(5)
+    node = await node_on(disk)
+    disk.make_directory("/data/t-0")
+    disk.open_file(f"/data/t-0/{PARTITION_METADATA}.tmp").append([b"version: 0"])
+    await create_all(node, 1)
+    await node.stop()
+    await node.start()
+    assert [log.topic_id for log in node.logs.all_logs().values()] == [TOPIC_ID]
+
+
 @pytest.mark.parametrize(
     ("content", "is_cut"),
     [
