@@ -1,4 +1,6 @@
-"""ListOffsets finds the record with the largest timestamp, exactly, and the earliest record that is stored here."""
+"""ListOffsets finds the record with the largest timestamp and the first since a time, exactly, and the earliest record
+that is stored here.
+"""
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
