@@ -341,6 +341,7 @@ class Producer:
             middle = len(sendings) // 2
             return await self._ask(address, sendings[:middle]) | await self._ask(address, sendings[middle:])
         except (PeerUnreachableError, ApiError) as error:
+            self._throttled.failed(address)
             return dict.fromkeys(asked, error)
         self._throttled.answered(address, response.throttle_time_ms)
         self.totals.throttled_ms = self._throttled.total_ms

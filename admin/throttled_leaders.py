@@ -29,6 +29,12 @@ class ThrottledLeaders:
         elif self._until.pop(address, None) is not None:
             self._end_wait(address)
 
+    def failed(self, address: str) -> None:
+        """Take note that a request got no answer: after the time of the throttle, that is not the reason for it."""
+        until = self._until.get(address)
+        if until is not None and until <= asyncio.get_running_loop().time():
+            self.answered(address, 0)
+
     def until(self, address: str) -> float | None:
         """The time until which the broker does not hear this client; None where its last answer named none."""
         return self._until.get(address)

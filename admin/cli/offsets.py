@@ -65,9 +65,8 @@ def offsets(
     record. END - START is the number of records, except where retention or
     transactions have left gaps. With --time one offset, as kafka-get-offsets
     shows it, and a timestamp in ms: of max-timestamp the first record with
-    the largest timestamp; of a time the start of the first batch that has a
-    record since then, and its largest timestamp. Where there is no such
-    record, both are empty.
+    the largest timestamp; of a time the first record since then. Where there
+    is no such record, both are empty.
     """
     if time is not None:
         _show_at(names, time, since, cluster)

@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import pyarrow
+
 from audit.batches.cluster_state import ClusterState
+from audit.records.columns import partition_keys
 from audit.records.findings import AuditFinding
 from audit.rules.dead_leaders import DEAD_LEADER, DEAD_LEADERS
 from audit.rules.subjects import reference
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
-from audit.storage.table_schemas import SESSIONS_TABLE
+from audit.storage.table_schemas import SESSIONS_TABLE, TOPICS_TABLE
 from cluster.model.printable import counted
 from state_log.causes import utc_text
 
@@ -28,8 +31,13 @@ def dead_leader_findings(folder: OutputFolder, commit: Commit | None, state: Clu
             for row in run.rows.to_pylist():
                 if newest_ms - row["at_ms"] > limit_ms:
                     led.setdefault(row["broker"], []).append(row)
-    live_ms = _live_since(folder) if led else {}
-    for broker, rows in sorted(led.items()):
+    if not led:
+        return
+    live_ms, doomed = _live_since(folder), _in_deletion(folder)
+    for broker, of_broker in sorted(led.items()):
+        rows = [row for row in of_broker if row["key"] not in doomed]
+        if not rows:
+            continue
         first = min(rows, key=lambda row: (row["at_ms"], reference(row)))
         died_ms = first["at_ms"]
         if live_ms.get(broker, died_ms) > died_ms:
@@ -49,3 +57,15 @@ def _live_since(folder: OutputFolder) -> dict[int, int]:
         row for row in folder.current_rows(SESSIONS_TABLE) if row["until_ms"] is None and row["from_ms"] is not None
     ]
     return {row["broker"]: row["from_ms"] for row in sorted(rows, key=lambda row: row["from_ms"])}
+
+
+def _in_deletion(folder: OutputFolder) -> frozenset[int]:
+    """Find the keys of the partitions whose deletion is under way: it elects nobody, and waits for dead brokers."""
+    rows = [row for row in folder.current_rows(TOPICS_TABLE) if row["ended"] is None and row["queued_ms"] is not None]
+    place = [(row, number) for row in rows for number in range(row["partitions"] or 0)]
+    topic, topic_id = (
+        pyarrow.array([row[name] for row, _ in place], pyarrow.string()).dictionary_encode()
+        for name in ("topic", "topic_id")
+    )
+    keys = partition_keys(topic, topic_id, pyarrow.array([number for _, number in place], pyarrow.int32()))
+    return frozenset(keys.tolist())

@@ -145,7 +145,7 @@ RULE: Final = Rule(
     explains={
         DEAD_LEADER: Explanation(
             "error",
-            "A broker that its controller has recorded as dead leads no partition for longer than the limit.",
+            "A broker recorded as dead leads nothing for longer than the limit, but for topics that are being deleted.",
             "the controller's log after the record: it elected nobody, and clients still go to the dead broker",
             kafka="which brokers were live is in controller.log",
             of_whole_logs=True,

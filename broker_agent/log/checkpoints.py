@@ -133,6 +133,7 @@ def write_unflushed(disk: Disk, directory: str, name: str, content: bytes) -> No
     leave nothing of it, or part. Blocks on disk I/O.
     """
     temporary = f"{directory}/{name}.tmp"
+    disk.remove_file(temporary)
     file = disk.open_file(temporary)
     try:
         file.append([content])

@@ -106,10 +106,14 @@ class CheckpointedLogs:
                     raise
 
     async def _lower_high_watermarks(self, directory: str, cuts: Mapping[str, Offset]) -> None:
-        """Rewrite the high watermarks that are above a truncation. `cuts`: path of a log -> its lowest offset."""
+        """Rewrite the high watermarks that are above a truncation. `cuts`: path of a log -> its lowest offset.
+
+        One that has risen since stays: it may be checkpointed, and is not written again before it changes.
+        """
         stored = await self.read_high_watermarks(directory)
-        cut = {log.topic_partition: cuts[log.path] for log in self._logs_in(directory) if log.path in cuts}
-        lowered = {tp: offset for tp, offset in cut.items() if offset < stored.get(tp, Offset(0))}
+        cut = [log for log in self._logs_in(directory) if log.path in cuts]
+        present = {log.topic_partition: max(cuts[log.path], log.high_watermark_to_checkpoint) for log in cut}
+        lowered = {tp: offset for tp, offset in present.items() if offset < stored.get(tp, Offset(0))}
         if lowered:
             await self._replace_high_watermarks(directory, {**stored, **lowered})
 

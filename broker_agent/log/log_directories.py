@@ -167,18 +167,23 @@ class LogDirectories(CheckpointedLogs):
         """
         topic_partition = copy.topic_partition
         if copy_takes_place(copy, current):
-            self._logs[topic_partition] = current
-            await self._delete(current)
-            self._logs[topic_partition] = copy
             # Before the mark goes: without it two directories of one partition keep the broker from starting.
-            with self._directories[current.directory]:
-                sync = partial(self._dependencies.disk.sync_directory, current.directory)
-                await self._dependencies.disk.run(sync)
+            await self.keep_one(copy, current)
             return copy
         self._logs[topic_partition] = current
         self._log_counts[copy.directory] -= 1
         await self.futures.put_back(copy)
         return current
+
+    async def keep_one(self, kept: PartitionLog, other: PartitionLog) -> None:
+        """Delete one of two loaded logs of a partition, durably. Raises StorageError."""
+        topic_partition = kept.topic_partition
+        self._logs[topic_partition] = other
+        await self._delete(other)
+        self._logs[topic_partition] = kept
+        with self._directories[other.directory]:
+            sync = partial(self._dependencies.disk.sync_directory, other.directory)
+            await self._dependencies.disk.run(sync)
 
     def has(self, topic_partition: TopicPartition) -> bool:
         """Whether a live directory has a log of the partition, be it one that cannot be loaded."""

@@ -412,13 +412,24 @@ class _Loader:
             self._marked[log.topic_partition] = log
         present = self._logs.add_loaded(log)
         if present is not None:
-            marked = self._marked.get(log.topic_partition)
-            if marked is None:
-                raise StartupError(_in_two_places(present, log))
-            kept = await self._logs.end_swap(marked, log if marked is present else present)
-            _log.warning("Ended a move between log directories that a crash had interrupted", path=kept.path)
+            await self._keep_one(present, log)
         if loaded.damage is not None and self._logs.get(log.topic_partition) is log:
             self._report(DamagedReplica(log.topic_partition, loaded.topic_id, log.directory, loaded.damage))
+
+    async def _keep_one(self, present: PartitionLog, log: PartitionLog) -> None:
+        """Decide between two logs of a partition. Raises StartupError if both may be of use."""
+        marked = self._marked.get(log.topic_partition)
+        if marked is not None:
+            kept = await self._logs.end_swap(marked, log if marked is present else present)
+            _log.warning("Ended a move between log directories that a crash had interrupted", path=kept.path)
+            return
+        for kept, other in ((present, log), (log, present)):
+            if other.was_never_used and other.topic_id in (None, kept.topic_id):
+                # Its directory failed while the log was created, which was created in another one then.
+                await self._logs.keep_one(kept, other)
+                _log.warning("Deleted a log that was never used, beside another one", path=other.path, kept=kept.path)
+                return
+        raise StartupError(_in_two_places(present, log))
 
     async def remove_marks(self) -> None:
         """Delete the markers of swaps that are over."""

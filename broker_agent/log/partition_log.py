@@ -88,6 +88,11 @@ class PartitionLog(ReadableLog):
         return self._is_untouched
 
     @property
+    def was_never_used(self) -> bool:
+        """Whether it is as it was created: nothing is lost with it."""
+        return self._is_untouched and self._end == 0
+
+    @property
     def takes_records(self) -> bool:
         """Whether its directory has room for records."""
         return self._log_directory.shortage is None

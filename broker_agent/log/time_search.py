@@ -20,21 +20,22 @@ AT_ONCE_MAX: Final = 200
 """
 
 
-async def find_offset_at(log: PartitionLog, timestamp: int) -> tuple[int, Offset] | None:
-    """The first (timestamp, offset) with timestamp >= the given one, at batch granularity; None if there is none.
+async def first_batch_at(log: PartitionLog, timestamp: int, start: Offset) -> bytes | None:
+    """The first batch with a timestamp at or after the given one that ends at or after `start` and the log start; None
+    if there is none.
 
-    Raises StorageError.
+    Its records with such a timestamp may be below these. Raises StorageError.
     """
     while True:
         search = _Search(log)
         try:
-            header = await search.first_at(timestamp)
+            header = await search.first_at(timestamp, max(start, log.log_start_offset))
         except _LogChangedError:
             continue
         if header is None:
             return None
         if header.last_offset >= log.log_start_offset:
-            return header.max_timestamp, max(Offset(header.base_offset), log.log_start_offset)
+            return _read(log, header)
 
 
 async def newest_batches(log: PartitionLog) -> list[bytes]:
@@ -57,13 +58,17 @@ async def _newest_batches(log: PartitionLog) -> list[bytes]:
         header = await search.newest(start)
         if header is None or header.max_timestamp == NO_TIMESTAMP:
             return batches
-        with log.usable():
-            batches.append(log.segments.read(Offset(header.last_offset), 0, log.log_end_offset, at_least_one=True))
+        batches.append(_read(log, header))
         if header.last_offset < log.log_start_offset:
             raise _LogChangedError
         if header.base_offset >= start:
             return batches
         start = Offset(header.last_offset + 1)
+
+
+def _read(log: PartitionLog, header: BatchHeader) -> bytes:
+    with log.usable():
+        return log.segments.read(Offset(header.last_offset), 0, log.log_end_offset, at_least_one=True)
 
 
 class _LogChangedError(Exception):
@@ -78,9 +83,8 @@ class _Search:
         self._left = AT_ONCE_MAX
         """The number of batches that it may still pass on the event loop."""
 
-    async def first_at(self, timestamp: int) -> BatchHeader | None:
-        """The first batch with a timestamp at or after the given one that ends at or after the log start."""
-        start = self._log.log_start_offset
+    async def first_at(self, timestamp: int, start: Offset) -> BatchHeader | None:
+        """The first batch with a timestamp at or after the given one that ends at or after `start`, or None."""
         for segment in self._log.segments.since(start):
             header = await self._first_in(segment, timestamp, start)
             if header is not None:

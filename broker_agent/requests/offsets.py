@@ -8,11 +8,12 @@ from typing import Final
 
 from broker_agent.decisions.data_requests import repeated_partitions
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.time_search import find_offset_at, newest_batches
+from broker_agent.log.record_batch import parse_header
+from broker_agent.log.time_search import first_batch_at, newest_batches
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.batch_validation import BatchValidation
-from broker_agent.requests.newest_record import NewestRecord, find_newest_record
+from broker_agent.requests.timed_records import TimedRecord, find_first_record, find_newest_record
 from cluster.aio.slices import in_slices
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, Offset
 from cluster.model.errors import ErrorCode, LogAppendError, StorageError
@@ -71,7 +72,7 @@ class OffsetRequests:
         )
 
     async def _list_one(self, item: ListOffsetsPartition, asked_by: BrokerId) -> ListOffsetsResult:
-        found: tuple[int, Offset] | None = None
+        found: TimedRecord | None = None
         try:
             if item.timestamp not in _AT_AN_END:
                 found = await self._find_at_time(item, asked_by)
@@ -85,20 +86,32 @@ class OffsetRequests:
         lookup = self._manager.lookup_replica if asked_by == DEBUGGING_CONSUMER else self._manager.lookup_leader
         return lookup(TopicPartition(item.topic, item.partition), item.current_leader_epoch)
 
-    async def _find_at_time(self, item: ListOffsetsPartition, asked_by: BrokerId) -> tuple[int, Offset] | None:
-        """The first timestamp and offset at or after the time, or that of the newest record."""
+    async def _find_at_time(self, item: ListOffsetsPartition, asked_by: BrokerId) -> TimedRecord | None:
+        """The first record at or after the time, or the newest one."""
         partition = self._lookup(item, asked_by)
         if isinstance(partition, ErrorCode) or partition.log is None:
             return None
         if item.timestamp == MAX_TIMESTAMP:
             return await self._find_newest(partition.log)
-        return await find_offset_at(partition.log, item.timestamp)
+        return await self._find_first(partition.log, item.timestamp)
 
-    async def _find_newest(self, log: PartitionLog) -> NewestRecord | None:
+    async def _find_first(self, log: PartitionLog, timestamp: int) -> TimedRecord | None:
+        """The first record with this timestamp or a later one; batches are read off the event loop."""
+        validation, start = self._validation, log.log_start_offset
+        while (batch := await first_batch_at(log, timestamp, start)) is not None:
+            find = partial(find_first_record, batch, timestamp, start, validation.decompressed_max)
+            found = await validation.run_off_loop(batch, find)
+            if found is not None and found.offset >= log.log_start_offset:
+                return found
+            # Of a batch at the log start only records that are deleted may be so late.
+            start = Offset(parse_header(batch).last_offset + 1) if found is None else log.log_start_offset
+        return None
+
+    async def _find_newest(self, log: PartitionLog) -> TimedRecord | None:
         """The first record with the largest timestamp; batches are read off the event loop."""
         batches = await newest_batches(log)
         log_start, validation = log.log_start_offset, self._validation
-        newest: NewestRecord | None = None
+        newest: TimedRecord | None = None
         for batch in batches:
             find = partial(find_newest_record, batch, log_start, validation.decompressed_max)
             found = await validation.run_off_loop(batch, find)
@@ -106,10 +119,8 @@ class OffsetRequests:
                 newest = found
         return newest
 
-    def _list_now(
-        self, item: ListOffsetsPartition, asked_by: BrokerId, found: tuple[int, Offset] | None
-    ) -> ListOffsetsResult:
-        """`found`: the timestamp and offset, where those of a time are asked for."""
+    def _list_now(self, item: ListOffsetsPartition, asked_by: BrokerId, found: TimedRecord | None) -> ListOffsetsResult:
+        """`found`: the record, where that of a time is asked for."""
         partition = self._lookup(item, asked_by)
         if isinstance(partition, ErrorCode):
             return ListOffsetsResult(item.topic, item.partition, partition)
@@ -132,14 +143,13 @@ class OffsetRequests:
     def _at_time(
         item: ListOffsetsPartition,
         log: PartitionLog,
-        found: tuple[int, Offset] | None,
+        found: TimedRecord | None,
         *,
         sees_all: bool,
         is_current: bool,
     ) -> ListOffsetsResult:
-        if found is not None and found[1] < (log.log_end_offset if sees_all else log.high_watermark):
-            timestamp, offset = found
-            return _found(item, offset, log, timestamp)
+        if found is not None and found.offset < (log.log_end_offset if sees_all else log.high_watermark):
+            return _found(item, found.offset, log, found.timestamp)
         # A timestamp later than every record is beyond the bound as well.
         code = ErrorCode.NONE if is_current or sees_all else ErrorCode.OFFSET_NOT_AVAILABLE
         return ListOffsetsResult(item.topic, item.partition, code)

@@ -70,6 +70,25 @@ def late_leader(after_s: int | None) -> Callable[[Logs], object]:
     return lambda logs: logs.write_wrongly(CONTROLLER, add)
 
 
+def queue_for_deletion(logs: Logs) -> None:
+    """Let the controller queue all topics that it has for deletion, which waits for a broker that is away."""
+
+    def add(records: list[Record]) -> None:
+        last = chosen_partition(records)
+        gone = {
+            record["topic"] for record in records if (record["kind"], record.get("to_state")) == ("topic", "deleted")
+        }
+        named = {
+            (r["topic"], r["topic_id"]) for r in records if r.get("topic_id") is not None and r["topic"] not in gone
+        }
+        base = {name: last[name] for name in ("v", "node", "incarnation", "controller_epoch")}
+        base |= {"at_ms": max(record["at_ms"] for record in records) + 1, "kind": "topic"}
+        base |= {"to_state": "queued for deletion", "cause": {"event": "TopicDeletion", "id": next_event(records)}}
+        records.extend({**base, "topic": topic, "topic_id": topic_id} for topic, topic_id in sorted(named))
+
+    logs.write_wrongly(CONTROLLER, add)
+
+
 def in_turn(*steps: Callable[[Logs], object]) -> Callable[[Logs], object]:
     return lambda logs: [step(logs) for step in steps]
 
@@ -115,6 +134,9 @@ FAULTS_OF_BROKERS: Final[dict[str, Fault]] = {
     "a dead broker that leads for four minutes": Fault(late_leader(240)),
     "a dead broker that leads on, as its controller does nothing about it": Fault(
         late_leader(None), {"dead-leader-too-long": 1}, ("no log of this node",)
+    ),
+    "a dead broker that leads a topic whose deletion waits for it": Fault(
+        in_turn(queue_for_deletion, late_leader(None)), {}, ("no log of this node",)
     ),
     "a dead broker that joins the ISR": Fault(
         in_turn(say("dead"), write(ASKED, both)), {"isr-granted-to-live-brokers": 1}

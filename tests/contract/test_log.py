@@ -280,9 +280,12 @@ async def test_a_directory_in_use_is_refused(node: Node) -> None:
 async def test_one_partition_in_two_directories_is_refused(node: Node) -> None:
     await node.start()
     log = await node.log()
+    fill(log, 1)
     await node.stop()
     other = next(path for path in node.paths if path != log.directory)
-    node.world.new_disk().make_directory(f"{other}/{TP}")
+    disk, batches = node.world.new_disk(), f"{TP}/{0:020d}.log"
+    disk.make_directory(f"{other}/{TP}")
+    disk.open_file(f"{other}/{batches}").append([disk.read_file(f"{log.directory}/{batches}") or b""])
     with pytest.raises(StartupError, match="in two places"):
         await node.start()
 

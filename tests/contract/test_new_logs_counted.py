@@ -135,6 +135,44 @@ def test_a_power_failure_takes_no_topic_id_from_a_log_with_an_epoch_or_records(s
     check()
 
 
+@pytest.mark.rule("R11.6")
+@virtually
+async def test_logs_whose_directory_failed_while_they_were_created_do_not_keep_the_broker_from_starting() -> None:
+    disk = CountingDisk(6)
+    world = InMemoryWorld()
+    world.disk = disk
+    node = Node(world, "/a", "/b")
+    await node.start()
+    creating = asyncio.gather(create_all(node))
+    await asyncio.sleep(0.025)
+    disk.break_directory("/a")
+    await creating
+    disk.mend_directory("/a")
+    tps, used = [TopicPartition("t", partition) for partition in range(COUNT)], TopicPartition("t", 0)
+    both = [tp for tp in tps if all(f"{tp}" in disk.list_directory(directory) for directory in ("/a", "/b"))]
+    assert used in both
+    node.logs.all_logs()[used].append_as_leader(batch(), LeaderEpoch(0), 1)
+    await node.stop()
+    await node.start()
+    assert sorted(node.logs.all_logs()) == tps
+    assert {log.topic_id for log in node.logs.all_logs().values()} == {TOPIC_ID}
+    assert node.logs.all_logs()[used].log_end_offset == 1
+    assert not [tp for tp in tps if all(f"{tp}" in disk.list_directory(directory) for directory in ("/a", "/b"))]
+
+
+@pytest.mark.rule("R9.3", "R11.6")
+@virtually
+async def test_what_an_attempt_has_left_is_no_part_of_the_topic_id_of_the_next_one() -> None:
+    disk = CountingDisk(5)
+    node = await node_on(disk)
+    disk.make_directory("/data/t-0")
+    disk.open_file(f"/data/t-0/{PARTITION_METADATA}.tmp").append([b"version: 0"])
+    await create_all(node, 1)
+    await node.stop()
+    await node.start()
+    assert [log.topic_id for log in node.logs.all_logs().values()] == [TOPIC_ID]
+
+
 @pytest.mark.parametrize(
     ("content", "is_cut"),
     [

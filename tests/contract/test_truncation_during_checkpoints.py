@@ -132,3 +132,41 @@ async def test_what_was_read_at_the_start_counts_as_checkpointed() -> None:
     world.disk.kill_process()
     await node.start()
     assert list(node.logs.damaged_replicas) == []
+
+
+@pytest.mark.rule("R9.8", "R10.11")
+@pytest.mark.parametrize("high_watermark", [60, 90])
+async def test_a_truncation_that_is_written_down_late_leaves_the_present_high_watermark(high_watermark: int) -> None:
+    """It may have risen, and been checkpointed, since: nothing else would write it again while it stays as it is."""
+    world = CutWorld(is_after=False)
+    node = Node(world, PATH)
+    await node.start()
+    log = await node.log()
+    fill(log, *[1] * 10)
+    log.set_high_watermark(Offset(90))
+    await node.logs.write_high_watermarks(PATH, lambda: {TP: log.high_watermark_to_checkpoint})
+    cut(log)
+    fill(log, *[1] * 5)
+    log.set_high_watermark(Offset(high_watermark))
+    if high_watermark == 90:
+        await node.logs.write_high_watermarks(PATH, lambda: {TP: log.high_watermark_to_checkpoint})
+    await node.logs.write_recovery_points()
+    assert await node.logs.read_high_watermarks(PATH) == {TP: high_watermark}
+
+
+@pytest.mark.rule("R9.8", "R10.11")
+async def test_a_truncation_by_an_earlier_process_lowers_the_high_watermark_that_nobody_has_read_yet() -> None:
+    world = CutWorld(is_after=False)
+    node = Node(world, PATH)
+    await node.start()
+    log = await node.log()
+    fill(log, *[1] * 10)
+    log.set_high_watermark(Offset(90))
+    await node.logs.write_high_watermarks(PATH, lambda: {TP: log.high_watermark_to_checkpoint})
+    cut(log)
+    for directory in node.logs.directories.values():
+        directory.unlock()
+    world.disk.kill_process()
+    await node.start()
+    await node.logs.write_recovery_points()
+    assert await node.logs.read_high_watermarks(PATH) == {TP: 50}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import walk
-from broker_agent.log.time_search import find_offset_at
+from broker_agent.log.time_search import first_batch_at
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.errors import ClusterError, StartupError
 from simulator.disk import SimulatedDisk
@@ -91,7 +91,7 @@ async def exercise(log: PartitionLog) -> None:
     """Every operation that derives something from the files; only expected errors may come out of it."""
     for at in range(-1, len(EPOCHS) + 1):
         with suppress(ClusterError):
-            await find_offset_at(log, at)
+            await first_batch_at(log, at, Offset(0))
     for step in (
         lambda: [log.read(Offset(at), 300, log.log_end_offset, at_least_one=True) for at in every_offset(log)],
         lambda: fill(log, log.latest_epoch or 0, count=3),

@@ -1,10 +1,12 @@
-"""ListOffsets finds the record with the largest timestamp, exactly, and the earliest record that is stored here."""
+"""ListOffsets finds the record with the largest timestamp and the first since a time, exactly, and the earliest record
+that is stored here.
+"""
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.requests.newest_record import find_newest_record
+from broker_agent.requests.timed_records import find_newest_record
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import ErrorCode, LogAppendError
 from cluster.requests.data import (
@@ -85,6 +87,37 @@ async def test_it_is_found_in_whichever_segment_it_is() -> None:
     assert await ask(process) == (ErrorCode.NONE, now + 9, 8, 0)
     log_of(process).raise_log_start_offset(Offset(9))
     assert await ask(process) == (ErrorCode.NONE, now + 5, 12, 0)
+    await world.stop()
+
+
+@pytest.mark.rule("R6.21")
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+@virtually
+async def test_a_time_is_found_to_the_record(codec: int) -> None:
+    world = AgentWorld()
+    process = await lead_alone(world)
+    now = world.clock.now_ms()
+    await produce(process, batch_of(now, now + 1), batch_of(now + 2, now + 9, now + 5, now + 9, codec=codec))
+    assert await ask(process, now + 1) == (ErrorCode.NONE, now + 1, 1, 0)
+    assert await ask(process, now + 3) == (ErrorCode.NONE, now + 9, 3, 0)
+    assert await ask(process, now + 10) == NOTHING
+    # What is below the log start is gone: of the same batch, the next record that is as late.
+    log_of(process).raise_log_start_offset(Offset(4))
+    assert await ask(process, now + 3) == (ErrorCode.NONE, now + 5, 4, 0)
+    assert await ask(process, now + 6) == (ErrorCode.NONE, now + 9, 5, 0)
+    await world.stop()
+
+
+@pytest.mark.rule("R6.21")
+@virtually
+async def test_a_batch_of_which_only_deleted_records_are_so_late_is_passed() -> None:
+    world = AgentWorld()
+    process = await lead_alone(world)
+    now = world.clock.now_ms()
+    await produce(process, batch_of(now + 9, now, now + 1), batch_of(now + 2), batch_of(now + 7, now + 8))
+    log_of(process).raise_log_start_offset(Offset(1))
+    assert await ask(process, now + 8) == (ErrorCode.NONE, now + 8, 5, 0)
+    assert await ask(process, now + 9) == NOTHING
     await world.stop()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from broker_agent.log import segment as segment_module
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.time_search import AT_ONCE_MAX, find_offset_at, newest_batches
+from broker_agent.log.time_search import AT_ONCE_MAX, first_batch_at, newest_batches
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode, StorageError
 from cluster.requests.data import MAX_TIMESTAMP
@@ -113,7 +113,7 @@ async def test_what_changes_the_log_during_a_search_has_it_begin_again(by_time: 
         change(log_of(process))
         assert await searching == (ErrorCode.NONE, now - COUNT + last - 1, last, 0)
     log = log_of(process)
-    interrupted = asyncio.ensure_future(find_offset_at(log, now) if by_time else newest_batches(log))
+    interrupted = asyncio.ensure_future(first_batch_at(log, now, Offset(0)) if by_time else newest_batches(log))
     await asyncio.sleep(0)
     await log.close()
     with pytest.raises(StorageError, match="is closed"):

@@ -1,12 +1,14 @@
 """Work off the event loop: what the locks of its caller can rely on."""
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 from threading import Event
 
 import pytest
 
+from broker_agent.log.checkpoints import Replacement, write_together
 from broker_agent.log.file_disk import FileDisk
 
 TIMEOUT_S = 20
@@ -48,3 +50,20 @@ def test_what_is_no_regular_file_is_an_error_and_does_not_block(kind: str, tmp_p
             disk.read_file(str(path))
     finally:
         disk.close()
+
+
+@pytest.mark.rule("R9.6")
+def test_a_system_that_takes_no_advice_about_files_replaces_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: int) -> None:
+        raise OSError(errno.ENOSYS, "function not implemented")
+
+    monkeypatch.setattr(os, "posix_fadvise", refused)
+    disk = FileDisk(1)
+    assert write_together(disk, [Replacement(str(tmp_path), name, name.encode()) for name in ("a", "b")]) == [
+        None,
+        None,
+    ]
+    assert [(tmp_path / name).read_bytes() for name in ("a", "b")] == [b"a", b"b"]
+    disk.close()
