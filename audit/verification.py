@@ -26,7 +26,7 @@ from audit.reading.file_faults import LOG_CHANGED, converted_message, why_unread
 from audit.reading.log_files import LogFiles
 from audit.records.findings import CLEAN, FINDINGS, INCOMPLETE
 from cluster.model.printable import path_text
-from state_log.chain import CHAIN_BREAK, ChainSegment, extend_many
+from state_log.chain import CHAIN_BREAK, OUT_OF_ORDER, ChainSegment, extend_many, named_too_late, out_of_order
 from state_log.heads_file import GivenHead
 from state_log.reader import Break, complete_lines, find_segments, join_all
 from state_log.record import Kind, LoggedStateChange, MalformedLine, decode_line
@@ -69,7 +69,9 @@ def verify_logs(
     files.logs()
     logs.gaps += [VerificationGap(fault.file, why_unread(fault)) for fault in ignored_faults(files.ignored)]
     joined, faults = join_all(logs.segments)
-    breaks = _summed([*faults, *logs.converted])
+    faulty = {(fault.node, fault.incarnation) for fault in faults}
+    early = [each for each in logs.early if (each.node, each.incarnation) not in faulty]
+    breaks = _summed([*faults, *logs.misplaced, *early, *logs.converted])
     add_witnessed(logs.latest, witnessed_by_heads(heads))
     broken = {f"{b.node}/{b.incarnation}" for b in breaks if b.rule == CHAIN_BREAK}
     read = {
@@ -113,6 +115,7 @@ def _summed(breaks: Sequence[Break]) -> list[Break]:
 class _Logs:
     """Holds what the files have: segments of chained lines with their digests, witnesses, boots, malformed lines.
 
+    `misplaced`: segments that stand behind later ones; `early`: those before the number in the name of their file.
     `converted`: files with CR LF line ends, which are checked as if they had none. `unread`: files without a line, by
     log.
     """
@@ -124,6 +127,8 @@ class _Logs:
         self.boots: dict[str, str] = {}
         self.malformed: set[str] = set()
         self.gaps: list[VerificationGap] = []
+        self.misplaced: list[Break] = []
+        self.early: list[Break] = []
         self.converted: list[Break] = []
         self.unread: dict[str, tuple[Path, str]] = {}
         self._digests: list[tuple[ChainSegment, bytes]] = []
@@ -148,6 +153,7 @@ class _Logs:
         except OSError as error:
             self.gaps.append(VerificationGap(path_text(path), f"cannot be read: {error.strerror}"))
         self._add_file_faults(path, segments, converted)
+        self._add_order(segments, None if name is None else name.first_seq)
         if malformed:
             self.gaps.append(VerificationGap(path_text(path), f"{malformed} malformed lines"))
             self.malformed |= {f"{s.node}/{s.incarnation}" for s in segments}
@@ -167,6 +173,13 @@ class _Logs:
             name = parse_segment_name(path.name)
             log = path.name if name is None else f"{name.node}/{name.incarnation}"
             self.unread.setdefault(log, (path, without_lines(_size(path))))
+
+    def _add_order(self, segments: Sequence[ChainSegment], named: int | None) -> None:
+        for segment, message in out_of_order(segments):
+            self.misplaced.append(Break(OUT_OF_ORDER, segment.node, segment.incarnation, message))
+        if segments and named is not None and segments[0].first_seq < named:
+            first = segments[0]
+            self.early.append(Break(OUT_OF_ORDER, first.node, first.incarnation, named_too_late(first, named)))
 
     def _read_boots_and_witnesses(self, records: Sequence[LoggedStateChange]) -> None:
         seen = []

@@ -5,7 +5,7 @@ in parallel. Joining the segments of an incarnation in order finds the faults be
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -17,6 +17,7 @@ from state_log.record import CHAIN_START, LoggedStateChange, line_digest, line_d
 SEQUENCE_GAP: Final = "sequence-gap"
 CHAIN_BREAK: Final = "chain-break"
 DUPLICATE_SEQUENCE: Final = "duplicate-sequence"
+OUT_OF_ORDER: Final = "records-out-of-order"
 
 
 class ChainSegment(Struct, frozen=True):
@@ -117,6 +118,22 @@ def _is_one_run(records: Sequence[LoggedStateChange], digests: Sequence[str]) ->
         and [record.incarnation for record in records].count(first.incarnation) == count
         and [record.node for record in records].count(first.node) == count
     )
+
+
+def out_of_order(segments: Iterable[ChainSegment]) -> Iterator[tuple[ChainSegment, str]]:
+    """Find the segments of one file that stand behind later numbers of their incarnation, each with a message.
+
+    To join segments does not show it, for it sorts them.
+    """
+    for before, segment in pairwise(segments):
+        same = (before.node, before.incarnation) == (segment.node, segment.incarnation)
+        if same and segment.first_seq < before.first_seq:
+            yield segment, f"record {segment.first_seq} stands behind record {before.last_seq}"
+
+
+def named_too_late(segment: ChainSegment, named: int) -> str:
+    """The message about a file whose first segment begins before the number in the name of the file."""
+    return f"record {segment.first_seq} is in a file named for {named} and later ones"
 
 
 class Joint(NamedTuple):

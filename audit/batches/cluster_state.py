@@ -1,7 +1,7 @@
 """Checks what concerns no partition: chains of lines, controllers, and which nodes there should be."""
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Final, NamedTuple
 
 import msgspec
@@ -29,11 +29,10 @@ from audit.rules.unfinished_work import DeletionStep, add_deletions, stalled_del
 from audit.storage.commits import BucketResult, Commit
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import QUARANTINE, QUARANTINE_TABLE, RECORDS_TABLE
-from state_log.chain import IncarnationLog, join
+from state_log.chain import OUT_OF_ORDER, IncarnationLog, join, named_too_late, out_of_order
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 from state_log.record import Kind
 
-OUT_OF_ORDER: Final = "records-out-of-order"
 _NAMED_MAX: Final = 20
 
 
@@ -177,11 +176,8 @@ def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[AuditFinding
         changed.add((name, rule))
 
     for part in sorted(read, key=lambda part: part.file):
-        for before, segment in pairwise(part.segments):
-            same = (before.node, before.incarnation) == (segment.node, segment.incarnation)
-            if same and segment.first_seq < before.first_seq:
-                message = f"record {segment.first_seq} stands behind record {before.last_seq}"
-                add(f"{segment.node}/{segment.incarnation}", OUT_OF_ORDER, segment.first_seq, message)
+        for segment, message in out_of_order(part.segments):
+            add(f"{segment.node}/{segment.incarnation}", OUT_OF_ORDER, segment.first_seq, message)
     segments = [(segment, part.retained_from, part.starts_early) for part in read for segment in part.segments]
     segments.sort(key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq, s[2]))
     for name, group in groupby(segments, key=lambda s: f"{s[0].node}/{s[0].incarnation}"):
@@ -193,8 +189,7 @@ def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[AuditFinding
         faulty = {fault.seq for fault in wrong}
         for segment, named, starts_early in of_log:
             if starts_early and segment.first_seq not in faulty:
-                message = f"record {segment.first_seq} is in a file named for {named} and later ones"
-                add(name, OUT_OF_ORDER, segment.first_seq, message)
+                add(name, OUT_OF_ORDER, segment.first_seq, named_too_late(segment, named or 0))
     return [_chain_finding(known.faults[name][rule], name, rule) for name, rule in sorted(changed)]
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from typing import Final
 
-from audit.batches.cluster_state import OUT_OF_ORDER
 from audit.batches.decisions import DECIDED_OTHERWISE
 from audit.chains.incarnations import CLOCK_WENT_BACK, STALE_CONTROLLER_EPOCH, TWO_NODES_ONE_ID
 from audit.chains.witnesses import LOG_CUT, LOG_REWRITTEN
@@ -14,7 +13,7 @@ from audit.rules.clock_differences import CLOCK_DIFFERS
 from audit.rules.rule import NO_WORK, Explanation
 from audit.rules.table import RULES
 from audit.rules.unfinished_work import DELETION_STALLED
-from state_log.chain import CHAIN_BREAK, DUPLICATE_SEQUENCE, SEQUENCE_GAP
+from state_log.chain import CHAIN_BREAK, DUPLICATE_SEQUENCE, OUT_OF_ORDER, SEQUENCE_GAP
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 
 SEVERITIES: Final = ("critical", "error", "log")

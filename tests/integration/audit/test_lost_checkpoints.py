@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from audit.job import run_audit
 from audit.options import AuditOptions
 from audit.report.report import read_result
+from audit.storage.committed_state import OutputError
 from audit.storage.output_folder import OutputFolder
 from tests.audits.outputs import rows_that_hold
 from tests.audits.state_change_histories import draw, write_logs
@@ -31,7 +32,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def audit(spark: SparkSession, logs: Path, output: Path, *, batches: int | None = None) -> list[str]:
     """Audit to the end of the logs, or so many batches of it; returns what it said was mended."""
     said: list[str] = []
-    options = AuditOptions(once=batches is None, batch_bytes=10_000, trigger_seconds=0.1)
+    options = AuditOptions(once=batches is None, batch_bytes=16_000, trigger_seconds=0.1)
     enough = None if batches is None else lambda _: last_batch(output) >= batches - 1
     run_audit([logs], output, options, session=spark, say=said.append, on_progress=enough)
     return said
@@ -77,6 +78,23 @@ def test_an_audit_continues_from_its_commit(
     (said,) = audit(spark, logs, output)
     assert said.startswith("Spark's checkpoint was not whole; rebuilt from the last commit: commits/")
     assert_same(output, undisturbed)
+
+
+def test_a_checkpoint_of_another_audit_is_refused(
+    spark: SparkSession, logs: Path, outputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The query is known only when Spark runs the first batch."""
+    output = tmp_path / "output"
+    shutil.copytree(outputs[1], output)
+    commit = OutputFolder(output).last_commit()
+    assert commit is not None
+    metadata = output / "checkpoint" / "metadata"
+    other = metadata.read_text().replace(commit.query[:8], "01234567")
+    assert other != metadata.read_text()
+    metadata.write_text(other)
+    (output / "checkpoint" / ".metadata.crc").unlink()
+    with pytest.raises(OutputError, match=f"of query {commit.query}: its checkpoint is not the one of its tables"):
+        audit(spark, logs, output)
 
 
 @pytest.mark.deep

@@ -27,6 +27,8 @@ COMMANDS = {
 ALL = tuple(COMMANDS)
 BUT_QUERY = ("run", "report", "compact", "rebuild")
 WITH_STATE = ("run", "report", "compact")
+BUCKETS = 3
+"""Commands look at each bucket: with few of them they take less time."""
 
 
 class Damage(NamedTuple):
@@ -39,6 +41,7 @@ class Damage(NamedTuple):
     commands: Sequence[str]
     named: str
     remedy: str = "audit into a new --output"
+    buckets: int = BUCKETS
 
 
 def shortened(path: Path) -> None:
@@ -76,21 +79,21 @@ DAMAGE = {
     "a commit is of a newer klamm": Damage(
         "", lambda top: make_version(top, 9), ALL, "commits/2.json: is of version 9", "use the newer klamm"
     ),
-    "a commit is of an older klamm": Damage("", make_version_2, (), ""),
+    "a commit is of an older klamm": Damage("", make_version_2, (), "", buckets=BUCKETS_2),
     "all commits are missing": Damage(
         "", lambda top: shutil.rmtree(top / "commits"), ALL, "commits/2.json: is missing"
     ),
     "state of partitions is missing": Damage(
-        "state/[0-9]/*", Path.unlink, WITH_STATE, "/state/", "klamm audit rebuild --output"
+        "state/[0-2]/*", Path.unlink, WITH_STATE, "/state/", "klamm audit rebuild --output"
     ),
     "state of partitions was cut short": Damage(
-        "state/[0-9]/*", shortened, WITH_STATE, "/state/", "klamm audit rebuild --output"
+        "state/[0-2]/*", shortened, WITH_STATE, "/state/", "klamm audit rebuild --output"
     ),
     "state of partitions is another": Damage(
-        "state/[0-9]/*", garbled, WITH_STATE, "/state/", "klamm audit rebuild --output"
+        "state/[0-2]/*", garbled, WITH_STATE, "/state/", "klamm audit rebuild --output"
     ),
-    "state of the cluster is missing": Damage("state/16/*", Path.unlink, BUT_QUERY, "state/16/"),
-    "state of the cluster was cut short": Damage("state/16/*", shortened, BUT_QUERY, "state/16/"),
+    "state of the cluster is missing": Damage(f"state/{BUCKETS}/*", Path.unlink, BUT_QUERY, f"state/{BUCKETS}/"),
+    "state of the cluster was cut short": Damage(f"state/{BUCKETS}/*", shortened, BUT_QUERY, f"state/{BUCKETS}/"),
     "a file of a table is missing": Damage("tables/records/*/*", Path.unlink, ALL, "tables/records: has"),
     "a file of a table was cut short": Damage("tables/records/*/*", shortened, ALL, "tables/records: has"),
     "a file of a table is there twice": Damage("tables/timelines/*/*", copied, ALL, "tables/timelines: has"),
@@ -120,12 +123,14 @@ DAMAGE = {
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folders `logs` and `output`."""
+    """The folder `logs`, and an output of each number of buckets."""
     top: Path = tmp_path_factory.mktemp("audited")
     write_logs(draw(21, steps=150, partitions=6).logs, top / "logs")
-    FolderAudit(top / "logs", top / "output", buckets=BUCKETS_2).read(20_000, 3)
-    leave_checkpoint(top / "output")
-    assert OutputFolder(top / "output").table_files(RECORDS_TABLE)
+    for buckets in (BUCKETS, BUCKETS_2):
+        output = top / str(buckets)
+        FolderAudit(top / "logs", output, buckets=buckets).read(20_000, 3)
+        leave_checkpoint(output)
+        assert OutputFolder(output).table_files(RECORDS_TABLE)
     return top
 
 
@@ -135,7 +140,7 @@ def test_damage_is_named_on_one_line_with_what_to_do(name: str, audited: Path, t
     for command in ALL:
         # Without damage `run` would start Spark.
         if command in damage.commands or command != "run":
-            output = Path(shutil.copytree(audited / "output", tmp_path / command))
+            output = Path(shutil.copytree(audited / str(damage.buckets), tmp_path / command))
             damage.change(sorted(output.glob(damage.files))[-1] if damage.files else output)
             check_command(command, output, audited / "logs", damage)
 

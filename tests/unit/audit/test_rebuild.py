@@ -23,6 +23,7 @@ from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import BATCH, FINDINGS, FINDINGS_TABLE, TIMELINES_TABLE
 from audit.tables.compaction import delete_files, delete_old, delete_strays
 from tests.audit_corpus.clean_logs import simulated_logs
+from tests.audit_corpus.logs import SOUND_LOGS
 from tests.audits.log_audits import FolderAudit
 from tests.audits.outputs import leave_checkpoint, rows_that_hold
 from tests.audits.state_change_histories import Cluster, draw, write_logs
@@ -53,10 +54,10 @@ def rebuild_in_the_midst(logs: Path, top: Path) -> None:
     """Two audits of these logs, of which one is rebuilt twice, with fewer buckets and with more."""
     batch_bytes = sum(path.stat().st_size for path in logs.rglob("*.jsonl")) // 8
     undisturbed, output = top / "undisturbed", top / "output"
-    FolderAudit(logs, undisturbed).read(batch_bytes)
+    FolderAudit(logs, undisturbed, buckets=1).read(batch_bytes)
     audit, last = FolderAudit(logs, output), commit_of(undisturbed).batch
     assert last > 2
-    for buckets in (3, 20):
+    for buckets in (3, 6):
         audit.read(batch_bytes, last // 3)
         leave_checkpoint(output)
         known = rows_that_hold(output)
@@ -66,11 +67,16 @@ def rebuild_in_the_midst(logs: Path, top: Path) -> None:
         OutputFolder(output).check()
     audit.read(batch_bytes)
     commit = commit_of(output)
-    assert (commit.bucket_count, commit.rebuilds, commit.spark_batch) == (20, 2, last)
+    assert (commit.bucket_count, commit.rebuilds, commit.spark_batch) == (6, 2, last)
     assert_same(output, undisturbed)
 
 
-@pytest.mark.parametrize("seed", [4, pytest.param(5, marks=pytest.mark.deep)])
+def test_an_audit_of_recorded_logs_goes_on_behind_a_rebuild(tmp_path: Path) -> None:
+    rebuild_in_the_midst(SOUND_LOGS, tmp_path)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", [4, 5])
 def test_an_audit_of_a_simulated_cluster_goes_on_behind_a_rebuild(seed: int, tmp_path: Path) -> None:
     logs = simulated_logs(tmp_path / "logs", seed, "--minutes", "3")
     rebuild_in_the_midst(logs, tmp_path)
@@ -174,22 +180,21 @@ def kill_rebuild(output: Path) -> None:
     assert list((output / "state").glob(f"[56]/{left}.arrow"))
 
 
-def test_of_a_rebuild_that_was_killed_nothing_counts(output: Path) -> None:
+def test_of_a_rebuild_that_was_killed_nothing_counts_and_another_rebuild_or_an_audit_goes_on(
+    audited: Path, tmp_path: Path
+) -> None:
+    output, again, undisturbed = (tmp_path / name for name in ("output", "again", "undisturbed"))
+    FolderAudit(audited / "logs", undisturbed, buckets=1).read(BATCH_BYTES)
+    audit = FolderAudit(audited / "logs", output)
+    audit.read(BATCH_BYTES, 3)
     known = rows_that_hold(output)
     kill_rebuild(output)
     OutputFolder(output).check()
     assert rows_that_hold(output) == known
-    assert rebuild(OutputFolder(output), 5).changed == {}
-    assert rows_that_hold(output) == known
-    OutputFolder(output).check()
-
-
-def test_an_audit_goes_on_where_a_rebuild_was_killed(audited: Path, tmp_path: Path) -> None:
-    output, undisturbed = tmp_path / "output", tmp_path / "undisturbed"
-    FolderAudit(audited / "logs", undisturbed).read(BATCH_BYTES)
-    audit = FolderAudit(audited / "logs", output)
-    audit.read(BATCH_BYTES, 3)
-    kill_rebuild(output)
+    shutil.copytree(output, again)
+    assert rebuild(OutputFolder(again), 5).changed == {}
+    assert rows_that_hold(again) == known
+    OutputFolder(again).check()
     delete_strays(OutputFolder(output))
     audit.read(BATCH_BYTES)
     assert_same(output, undisturbed)

@@ -18,7 +18,7 @@ from audit.storage.output_folder import OutputFolder
 from audit.verification import verify_logs
 from cluster.model.exit_codes import ExitCode
 from simulator.memory_state_log import write_segment
-from state_log.chain import SEQUENCE_GAP
+from state_log.chain import OUT_OF_ORDER, SEQUENCE_GAP
 from state_log.heads_file import GivenHead, encode_heads_file
 from state_log.record import Boot, Cause, Kind, Stamper, StateChange, Witness, line_digest
 from state_log.writer import SegmentName
@@ -143,7 +143,7 @@ def test_a_fault_is_found_by_its_rule_alone(fault: Callable[[Logs], None], tmp_p
     result = verify_logs([tmp_path / "logs"])
     assert ([b.rule for b in result.breaks], bool(result.incomplete)) == (rules, incomplete), result
     assert result.ends.startswith("not checked")
-    audited = audit_folder(tmp_path / "logs", tmp_path / "output", 600)
+    audited = audit_folder(tmp_path / "logs", tmp_path / "output", 1_500)
     assert audited.findings == dict.fromkeys(rules, 1)
     assert incomplete <= bool(audited.incomplete)
 
@@ -210,6 +210,29 @@ def test_a_log_that_is_being_followed_may_lag_by_a_minute(tmp_path: Path) -> Non
     # Of a file that is still open, nothing is there for an hour.
     add_given(OutputFolder(tmp_path / "later"), [], lag_ms=SEALED_LAG_MS)
     assert read_result(tmp_path / "later").findings == {}
+
+
+def test_lines_that_stand_in_another_order_are_found(tmp_path: Path) -> None:
+    logs = Logs(tmp_path / "logs")
+    logs.lines[FIRST][8:10] = reversed(logs.lines[FIRST][8:10])
+    logs.write()
+    result = verify_logs([tmp_path / "logs"])
+    assert [(found.rule, found.message) for found in result.breaks] == [
+        (OUT_OF_ORDER, "record 8 stands behind record 9")
+    ]
+    # In one batch; in two, the first lacks a record when the second is read.
+    assert audit_folder(tmp_path / "logs", tmp_path / "output").findings == {OUT_OF_ORDER: 1}
+
+
+def test_a_file_named_for_later_lines_than_it_has_is_found(tmp_path: Path) -> None:
+    logs = Logs(tmp_path / "logs")
+    logs.write()
+    early, late = (tmp_path / "logs" / CONTROLLER / str(SegmentName(CONTROLLER, FIRST, first)) for first in (6, 8))
+    early.rename(late)
+    result = verify_logs([tmp_path / "logs"])
+    message = "record 6 is in a file named for 8 and later ones"
+    assert [(found.rule, found.message) for found in result.breaks] == [(OUT_OF_ORDER, message)]
+    assert audit_folder(tmp_path / "logs", tmp_path / "output").findings == {OUT_OF_ORDER: 1}
 
 
 # The command

@@ -2,11 +2,11 @@
 
 import pytest
 
-from audit.batches.cluster_state import OUT_OF_ORDER, ChainFaults, ClusterState
+from audit.batches.cluster_state import ChainFaults, ClusterState
 from audit.records.findings import AuditFinding
 from audit.report.whole_logs import is_explained_by, lacking_lines
 from audit.rules.elected_brokers import ELECTED_IS_LIVE
-from state_log.chain import DUPLICATE_SEQUENCE, IncarnationLog
+from state_log.chain import DUPLICATE_SEQUENCE, OUT_OF_ORDER, IncarnationLog
 
 LOG = "controller-1001/1.1"
 

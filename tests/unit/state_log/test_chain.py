@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_log.chain import ChainSegment, IncarnationLog, extend, extend_many, join
+from state_log.chain import ChainSegment, IncarnationLog, extend, extend_many, join, out_of_order
 from state_log.record import CHAIN_START, Kind, LoggedStateChange, Stamper, StateChange, decode_line, line_digest
 
 LINES = Stamper("n", "1700000000000.1").stamp([StateChange(kind=Kind.BROKER, broker=n) for n in range(30)], 1)
@@ -51,6 +51,13 @@ def test_a_gap_is_reported_once_and_lines_that_come_late_are_counted() -> None:
     log, found = rules(log, segment(10, 25))
     assert (log.records, log.missing, log.next_seq, found) == (24, ((5, 6),), 26, ["duplicate-sequence"])
     assert rules(log, segment(26, 29))[1] == []
+
+
+def test_a_segment_behind_a_later_one_of_its_run_is_out_of_order() -> None:
+    other = ChainSegment("n", "1700000000099.2", 0, 3, CHAIN_START, "d")
+    assert list(out_of_order([segment(0, 3), segment(6, 9), other])) == []
+    first, late = segment(0, 3), segment(4, 5)
+    assert list(out_of_order([first, segment(6, 9), late])) == [(late, "record 4 stands behind record 9")]
 
 
 def test_an_altered_line_breaks_the_chain_to_the_next_segment() -> None:
