@@ -7,17 +7,21 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from audit.batches.rebuild import rebuild
 from audit.job import run_audit
 from audit.options import AuditOptions
 from audit.report.report import read_findings, read_quarantine, read_result
+from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import RECORDS_TABLE
 from state_log.heads_file import GivenHead
 from state_log.record import LoggedStateChange, by_partition, decode_line, line_digest
 from state_log.writer import read_audited
+from tests.audits.outputs import rows_that_hold
 from tests.audits.spark_audits import audit
 from tests.audits.state_change_histories import Cluster, Incarnation, Logs, draw, stamped, write_logs
-from tests.unit.state_log.test_invariants import second_leader_by_an_agent
+from tests.integration.audit.test_hadoop_files import TORN, write_logs_of_both
+from tests.unit.state_log.test_invariants import leader_epoch_leap, second_leader_by_an_agent
 
 pytestmark = pytest.mark.real
 
@@ -132,3 +136,48 @@ def test_a_log_that_ends_before_a_head_was_cut_unless_it_goes_on(spark: SparkSes
     assert read_result(output).findings == cut.findings
     path.write_bytes(b"".join(lines))
     assert "log-cut" not in audit(spark, logs, output).findings
+
+
+def last_commit(output: Path) -> Commit:
+    commit = OutputFolder(output).last_commit()
+    assert commit is not None
+    return commit
+
+
+def test_an_audit_goes_on_behind_a_rebuild_and_repeats_a_batch_that_the_checkpoint_lacks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    cluster, logs, output = draw(11, steps=80, partitions=4), tmp_path / "logs", tmp_path / "output"
+    second_leader_by_an_agent(cluster)
+    write_logs(cluster.logs, logs)
+    audit(spark, logs, output)
+    before = last_commit(output)
+    # As if the machine had gone down between the commit and that of Spark's.
+    for name in (f"{before.batch}", f".{before.batch}.crc"):
+        (output / "checkpoint" / "commits" / name).unlink()
+    rebuild(OutputFolder(output), 7)
+
+    for _ in range(40):
+        cluster.step()
+    leader_epoch_leap(cluster)
+    write_logs(cluster.logs, logs)
+    result = audit(spark, logs, output)
+    commit = last_commit(output)
+    assert (commit.bucket_count, commit.rebuilds, commit.spark_batch) == (7, 1, before.batch + 1)
+    assert result.records == sum(map(len, cluster.logs.values()))
+
+    undisturbed = tmp_path / "undisturbed"
+    assert audit(spark, logs, undisturbed) == result
+    assert rows_that_hold(output) == rows_that_hold(undisturbed)
+
+
+def test_files_of_a_url_are_read_once_each_and_checked_like_local_ones(spark: SparkSession, tmp_path: Path) -> None:
+    """In several batches, and again with one more."""
+    logs, output = tmp_path / "logs", tmp_path / "output"
+    write_more = write_logs_of_both(logs)
+    before = run_audit([logs.as_uri()], output, AuditOptions(once=True), session=spark)
+    assert (before.verdict, before.incarnations) == ("clean", 4)
+    write_more()
+    after = run_audit([logs.as_uri()], output, AuditOptions(once=True), session=spark)
+    assert (after.verdict, after.records) == ("incomplete", before.records + 5)
+    assert [gap.why for gap in after.incomplete] == [TORN]

@@ -49,7 +49,7 @@ def timed(seed: int) -> tuple[Streams, Random]:
     return [[at(record) for record in stream] for stream in stamped(cluster.logs) if stream], random
 
 
-@examples(40, deep=100)
+@examples(16, deep=100)
 @given(seed=SEEDS)
 def test_they_depend_on_the_records_and_not_on_batches_or_their_order(seed: int) -> None:
     streams, random = timed(seed)

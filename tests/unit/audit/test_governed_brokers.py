@@ -200,7 +200,7 @@ def test_a_line_that_names_an_impossible_node_stops_nothing(tmp_path: Path) -> N
     assert audited(folder, tmp_path).findings == {ONE_CONTROLLER_PER_EPOCH: 1}
 
 
-@pytest.mark.parametrize("batch_bytes", [None, 3_000])
+@pytest.mark.parametrize("batch_bytes", [None, 12_000])
 def test_a_topic_of_the_same_name_from_before_klamm_is_not_compared(batch_bytes: int | None, tmp_path: Path) -> None:
     """Brokers name it with states at partition epochs that klamm's topic has too."""
     folder = copy_governed(tmp_path / "logs")

@@ -1,8 +1,12 @@
-"""Unclean elections and truncations that they explain: the findings depend on the records alone."""
+"""Unclean elections and truncations that they explain: the findings depend on the records alone.
+
+A few histories are tried in every run, in rules/test_committed_records.py and rules/test_seeded_histories.py.
+"""
 
 from random import Random
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -10,7 +14,6 @@ from cluster.model.broker import Offset
 from state_log.record import Kind, LoggedStateChange
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.state_change_histories import draw, shuffled, stamped
-from tests.examples import examples
 from tests.unit.audit.test_rules import Streams, everything, in_batches
 
 
@@ -37,7 +40,8 @@ def offsets(streams: list[list[LoggedStateChange]], random: Random) -> list[list
     return [[change(record) for record in stream] for stream in streams]
 
 
-@examples(40, deep=100)
+@pytest.mark.deep
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_findings_depend_on_the_records_and_not_on_batches_or_their_order(seed: int) -> None:
     streams, random = with_offsets(seed)

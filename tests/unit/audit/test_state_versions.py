@@ -1,5 +1,6 @@
 """Outputs of other versions of klamm: gone on with, rebuilt, or refused by an error that says what to do."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,21 @@ def audit(logs: Path, tmp_path: Path) -> FolderAudit:
     return audit
 
 
+@pytest.fixture(scope="module")
+def audited(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An output with half of the logs."""
+    output: Path = tmp_path_factory.mktemp("audited")
+    FolderAudit(logs, output, buckets=2).read(20_000, 1)
+    leave_checkpoint(output)
+    return output
+
+
+@pytest.fixture
+def output(audited: Path, tmp_path: Path) -> Path:
+    """One of it that may be changed."""
+    return Path(shutil.copytree(audited, tmp_path / "output"))
+
+
 def test_an_output_of_version_2_is_gone_on_with(audit: FolderAudit, tmp_path: Path, logs: Path) -> None:
     make_version_2(tmp_path)
     folder = OutputFolder(tmp_path)
@@ -56,40 +72,38 @@ def test_an_output_of_version_2_is_gone_on_with(audit: FolderAudit, tmp_path: Pa
     assert replace(commit_of(folder), rules=(RULES_VERSION,)) == commit_of(OutputFolder(tmp_path / "undisturbed"))
 
 
-def test_a_newer_version_names_the_file_and_the_newer_klamm(audit: FolderAudit, tmp_path: Path) -> None:
-    make_version(tmp_path, VERSION + 1)
+def test_a_newer_version_names_the_file_and_the_newer_klamm(output: Path) -> None:
+    make_version(output, VERSION + 1)
     with pytest.raises(OutputError, match=rf"commits/0.json: is of version {VERSION + 1}.*use the newer klamm") as said:
-        OutputFolder(tmp_path).check()
+        OutputFolder(output).check()
     assert "\n" not in str(said.value)
 
 
 @pytest.mark.parametrize("version", [1, "2", None])
-def test_a_version_that_cannot_be_upgraded_needs_a_new_output(version: Any, audit: FolderAudit, tmp_path: Path) -> None:
-    make_version(tmp_path, version)
+def test_a_version_that_cannot_be_upgraded_needs_a_new_output(version: Any, output: Path) -> None:
+    make_version(output, version)
     with pytest.raises(OutputError, match=r"commits/0.json: .*version.*new --output"):
-        OutputFolder(tmp_path).check()
+        OutputFolder(output).check()
 
 
 def _without_state_of_partitions(commit: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**commit, "must_rebuild": True}
 
 
-def test_state_that_has_become_another_is_rebuilt(
-    audit: FolderAudit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_state_that_has_become_another_is_rebuilt(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of the next version, whose state of partitions is not the one of today."""
-    known = rows_that_hold(tmp_path)
+    known = rows_that_hold(output)
     monkeypatch.setattr(state_versions, "VERSION", VERSION + 1)
     monkeypatch.setattr(
         state_versions, "_UPGRADES", {**state_versions._UPGRADES, VERSION: _without_state_of_partitions}
     )
-    folder = OutputFolder(tmp_path)
-    with pytest.raises(OutputError, match=f"run 'klamm audit rebuild --output {tmp_path}'"):
+    folder = OutputFolder(output)
+    with pytest.raises(OutputError, match=f"run 'klamm audit rebuild --output {output}'"):
         folder.check()
     assert rebuild(folder).changed == {}
     folder.check()
     assert (commit_of(folder).version, commit_of(folder).must_rebuild) == (VERSION + 1, False)
-    assert rows_that_hold(tmp_path) == known
+    assert rows_that_hold(output) == known
 
 
 def test_the_report_says_which_versions_of_the_rules_were_applied(

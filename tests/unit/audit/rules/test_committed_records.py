@@ -1,6 +1,7 @@
 """Committed records that leaders from the ISR lack, and high watermarks that fall: by columns as by rows."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -17,6 +18,7 @@ RULES = {ELECTED_HAS_COMMITTED, HIGH_WATERMARK_NEVER_FALLS}
 Found = set[tuple[str, tuple[str, ...]]]
 
 
+@cache
 def compared_findings(seed: int) -> tuple[Found, Found]:
     """(rule, records) as columns find them, and as rows do; batches in another order change nothing about it."""
     streams, random = with_offsets(seed)

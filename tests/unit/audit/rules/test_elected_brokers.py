@@ -1,5 +1,7 @@
 """Elections and ISRs against what controllers had recorded of brokers: by columns as by rows, and in any batches."""
 
+from functools import cache
+
 import pytest
 
 from tests.audits.broker_histories import BROKER_RULES, found_by_rows, unclean_pairs, with_brokers
@@ -10,6 +12,7 @@ from tests.unit.audit.test_rules import everything, in_batches
 SEEDS = range(12)
 
 
+@cache
 def compared_findings(seed: int) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
     """(rule, record) as columns find them, and as rows do; batches in another order change nothing about it."""
     streams, random = with_brokers(seed)
@@ -30,8 +33,4 @@ def test_columns_find_what_rows_do_in_whatever_batches(seed: int) -> None:
 
 
 def test_each_rule_is_broken_in_some_history() -> None:
-    assert {rule for seed in SEEDS for rule, _ in found_in(seed)} == BROKER_RULES
-
-
-def found_in(seed: int) -> set[tuple[str, str]]:
-    return compared_findings(seed)[0]
+    assert {rule for seed in SEEDS for rule, _ in compared_findings(seed)[0]} == BROKER_RULES
