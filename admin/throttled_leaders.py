@@ -47,7 +47,7 @@ class ThrottledLeaders:
         left_s = until - asyncio.get_running_loop().time()
         again = f"again in {left_s:.1f} s" if left_s > 0 else "only now and then"
         name = self._client.name(address)
-        return f"throttled by quota: {name} hears client id {self._client.client_id!r} {again}"
+        return f"throttled by quota: {name} hears this client {again}"
 
     @property
     def is_throttled(self) -> bool:

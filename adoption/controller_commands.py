@@ -57,9 +57,14 @@ def controller_commands(survey: Survey, wanted: Wanted, zookeeper: str) -> Itera
             f"--listen {host}:{_GRPC_PORT + 10 * position}",
             f"--metrics-listen HOST:{_METRICS_PORT + position}",
             f"--data /var/lib/klamm/controller-{number}",
-            *(f"--override {shlex.quote(f'{key}={value}')}" for key, value in _settings(survey, wanted, position)),
+            *(f"--override {_quoted(f'{key}={value}')}" for key, value in _settings(survey, wanted, position)),
         ]
         yield " \\\n  ".join(("klamm controller", *options))
+
+
+def _quoted(setting: str) -> str:
+    """Quote a setting for a shell. What is filled in for users has a ';' between them."""
+    return f"'{setting}'" if setting.endswith(f"={SUPER_USERS}") else shlex.quote(setting)
 
 
 def first_id(survey: Survey) -> int:

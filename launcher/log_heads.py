@@ -44,8 +44,11 @@ def read_heads(
 
 
 def write_heads(zookeeper: str, bootstrap: str, command_config: Path | None = None) -> None:
-    """Write what `read_heads` returns to stdout, as `heads.json`."""
-    sys.stdout.buffer.write(encode_heads_file(read_heads(zookeeper, bootstrap, command_config=command_config)))
+    """Write what `read_heads` returns to stdout, as `heads.json`. Raises ClusterError, also where there is no head."""
+    found = read_heads(zookeeper, bootstrap, command_config=command_config)
+    if not found:
+        raise StartupError("nothing says where a state-change log ends: no head is written")
+    sys.stdout.buffer.write(encode_heads_file(found))
 
 
 async def _read(
@@ -103,7 +106,9 @@ async def _from_nodes(target: Target, tell: Callable[[str], None]) -> list[Given
                 continue
             for head in heads:
                 if head.flushed_seq < 0:
-                    tell(f"left out: {head.node}: has flushed nothing yet, or is of a version that does not say so")
+                    tell(
+                        f"left out: {head.node}: has written nothing since it was started, or is of a version that does not say so"
+                    )
                     continue
                 found[head.node] = StateLogHead(
                     head.node, head.incarnation, head.flushed_seq, head.flushed_digest, head.boot_id

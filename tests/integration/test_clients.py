@@ -106,7 +106,7 @@ async def test_a_throttled_producer_says_so_while_it_waits_and_in_the_end(cluste
     assert producer.totals.throttled_ms == 3_900
     [notice] = said
     assert notice.startswith("throttled by quota: ")
-    assert "hears client id 'app' " in notice
+    assert "hears this client " in notice
 
 
 async def test_records_that_a_throttle_kept_too_long_fail_with_that_reason(

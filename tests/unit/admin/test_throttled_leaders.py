@@ -16,7 +16,7 @@ async def test_a_throttle_is_named_until_a_broker_that_should_hear_again_does_no
         # It holds back what it was sent before: no answer in time is no news.
         leaders.failed(ADDRESS)
         assert leaders.is_throttled
-        assert leaders.describe(ADDRESS).startswith(f"throttled by quota: {ADDRESS} hears client id 'app' again in ")
+        assert leaders.describe(ADDRESS).startswith(f"throttled by quota: {ADDRESS} hears this client again in ")
         leaders.answered(ADDRESS, 1)
         await asyncio.sleep(0.01)
         assert leaders.describe(ADDRESS).endswith("only now and then")
