@@ -106,9 +106,7 @@ async def _from_nodes(target: Target, tell: Callable[[str], None]) -> list[Given
                 continue
             for head in heads:
                 if head.flushed_seq < 0:
-                    tell(
-                        f"left out: {head.node}: has written nothing since it was started, or is of a version that does not say so"
-                    )
+                    tell(f"left out: {head.node}: has written nothing since its start, or does not say so")
                     continue
                 found[head.node] = StateLogHead(
                     head.node, head.incarnation, head.flushed_seq, head.flushed_digest, head.boot_id

@@ -121,7 +121,7 @@ _UNSENT: Final = {
     "Failed parsing HTTP/2": "it is no klamm gRPC port, perhaps a metrics port",
     "Timeout occurred": "connection timed out",
     # Of every TLS port that does not speak HTTP/2.
-    "missing selected ALPN": "it speaks TLS, but is no klamm gRPC port, perhaps one of Apache Kafka's, of metrics or ZooKeeper's",
+    "missing selected ALPN": "it speaks TLS, but is no klamm gRPC port, perhaps Kafka's, ZooKeeper's or for metrics",
     "SETTINGS frame": "it accepts connections, but does not answer",
     "tcp handshaker shutdown": "connection timed out",
     "connect() timed out": "connection timed out",

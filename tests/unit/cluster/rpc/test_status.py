@@ -29,7 +29,7 @@ def test_every_error_has_a_status_that_is_no_success() -> None:
         ("last error: UNKNOWN: ipv4:h:1: tcp handshaker shutdown", "connection timed out", True),
         (
             "last error: UNKNOWN: ipv4:h:1: Cannot check peer: missing selected ALPN property.",
-            "it speaks TLS, but is no klamm gRPC port, perhaps one of Apache Kafka's, of metrics or ZooKeeper's",
+            "it speaks TLS, but is no klamm gRPC port, perhaps Kafka's, ZooKeeper's or for metrics",
             True,
         ),
         ("Failed to connect to remote host: connect() timed out", "connection timed out", True),
