@@ -17,6 +17,7 @@ from cluster.model.errors import (
     ForeignProtocolError,
     PeerUnreachableError,
     TlsFailedError,
+    TlsRefusedError,
     UnresolvableHostError,
 )
 from cluster.requests.cluster import NO_ZOOKEEPER, DescribeClusterResponse
@@ -255,7 +256,7 @@ class NodeSearch:
     def _is_final(self, error: PeerUnreachableError) -> bool:
         if isinstance(error, ConnectionRefusedByHostError):
             return self.is_unproven and len(self._bootstrap) == 1
-        self._fails_by_tls = isinstance(error, TlsFailedError)
+        self._fails_by_tls = isinstance(error, TlsFailedError | TlsRefusedError)
         return isinstance(error, UnresolvableHostError | ForeignProtocolError | TlsFailedError)
 
     def _learn_names(self, address: str, answer: DescribeClusterResponse) -> None:

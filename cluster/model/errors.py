@@ -217,6 +217,10 @@ class TlsFailedError(PeerNotConnectedError):
     """
 
 
+class TlsRefusedError(PeerNotConnectedError):
+    """The other side ended the handshake without a word: perhaps it refuses the certificate of this side."""
+
+
 class ForeignProtocolError(PeerUnreachableError):
     """Whoever answers at the address is none of klamm's."""
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import grpc
 
-from cluster.model.errors import ApiError, ConfigError, ErrorCode, PeerUnreachableError, TlsFailedError
+from cluster.model.errors import ApiError, ConfigError, ErrorCode, PeerUnreachableError, TlsFailedError, TlsRefusedError
 from cluster.requests.authentication import AuthenticateRequest, AuthenticateResponse
 from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
 from cluster.rpc.client_sessions import ClientSession
@@ -140,7 +140,7 @@ class PeerConnection:
         if self.security is None:
             return TlsFailedError(failure.address, _NO_TLS_HERE)
         why, is_certain = self.security.why_closed()
-        return (TlsFailedError if is_certain else type(failure))(failure.address, f"{failure.why}: {why}")
+        return (TlsFailedError if is_certain else TlsRefusedError)(failure.address, f"{failure.why}: {why}")
 
     def callable(self, method: Method) -> _Callable:
         known = self._callables.get(method.path)

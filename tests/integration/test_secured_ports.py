@@ -206,9 +206,10 @@ async def test_a_client_waits_for_a_port_that_does_not_take_its_certificate(made
     ours = made.live(made.node, made.ours.authority)
     tls = TlsSettings(keystore_location=str(made.stranger), truststore_location=str(made.ours.authority))
     async with serving("agent, clients", ours) as (server, _):
-        client = AdminClient([server.address], timeout_ms=1500, tls=tls)
-        with pytest.raises(NoAnswerError, match=r"within 1.5 s.*does not trust the certificate of this side"):
+        client = AdminClient([server.address], timeout_ms=1500, tls=tls, origin="--bootstrap")
+        with pytest.raises(NoAnswerError, match=r"within 1.5 s.*does not trust the certificate of this side") as caught:
             await client.describe_cluster()
+        assert "the TLS settings of this side are those of --command-config" in str(caught.value)
         await client.rpc.close()
 
 
