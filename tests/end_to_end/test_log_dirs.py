@@ -168,7 +168,7 @@ def test_offsets_are_found_by_time(cluster: LocalCluster) -> None:
     assert offsets("max-timestamp") == offsets("-3") == [(1, 9000), (None, None)]
     assert offsets("latest") == [(4, None), (0, None)]
     assert offsets("earliest") == offsets("-2") == [(0, None), (0, None)]
-    assert offsets("9000") == offsets("1970-01-01T00:00:09") == [(0, 9000), (None, None)]
+    assert offsets("9000") == offsets("1970-01-01T00:00:09") == [(1, 9000), (None, None)]
     assert offsets("9001") == [(None, None), (None, None)]
     refused = klamm(cluster, "topics", "offsets", "timed", "--time", "newest", code=2)
     assert "max-timestamp" in refused.stderr
