@@ -8,8 +8,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from typer.testing import CliRunner
@@ -56,6 +57,8 @@ _FORKED: Final = frozenset(
 
 _FORKS: Final = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.processes.loaded_commands"])
+_TURNS: Final = Lock()
+"""Whoever starts a process also looks which have ended: two threads that read one exit code at once get 255."""
 
 
 def run_klamm(
@@ -73,16 +76,18 @@ def run_klamm(
     )
     inside = read_input, write_output, write_errors
     process = _FORKS.Process(target=_run_here, args=(arguments, folder or Path.cwd(), dict(os.environ), inside))
-    process.start()
+    with _TURNS:
+        process.start()
     for end in inside:
         end.close()
     with ThreadPoolExecutor(3) as pool:
         pool.submit(_write, write_input, (stdin or "").encode())
         shown = pool.submit(_read, output), pool.submit(_read, errors)
-        process.join(timeout_s)
-        late = process.exitcode is None
+        late = not wait([process.sentinel], timeout_s)
         if late:
             process.kill()
+            wait([process.sentinel])
+        with _TURNS:
             process.join()
         stdout, stderr = (text.result().decode() for text in shown)
     command = ["klamm", *arguments]
