@@ -150,7 +150,7 @@ def execute(
         if rollback is not None:
             present = await _present_assignment(client, sorted({tp.topic for tp in moves}))
             _save({tp: present[tp] for tp in moves if tp in present}, rollback)
-        brokers = await _choose_dirs(client, wanted, dry_run) if wanted else {}
+        brokers = await _choose_dirs(client, wanted, moves, dry_run) if wanted else {}
         if throttle is not None and not dry_run:
             await set_throttle(client, await _possible(client, moves), throttle)
         response = await _alter(client, moves, dry_run)
@@ -267,9 +267,11 @@ class _Executed(NamedTuple):
     between_dirs: Sequence[UnfinishedMove] = ()
 
 
-async def _choose_dirs(client: AdminClient, wanted: WantedDirs, dry_run: bool) -> dict[BrokerId, DescribedBroker]:
+async def _choose_dirs(
+    client: AdminClient, wanted: WantedDirs, moves: Assignment, dry_run: bool
+) -> dict[BrokerId, DescribedBroker]:
     """Tell the brokers in which log directories replicas are to be, and return them; one that has no replica yet
-    remembers it. Raises ApiError with all errors, before anything is changed.
+    remembers it. Raises ApiError with all errors, those of the moves between brokers too, before anything is changed.
     """
     brokers, refusal = await find_brokers(client, wanted)
     errors = [] if refusal is None else [refusal]
@@ -286,19 +288,27 @@ async def _choose_dirs(client: AdminClient, wanted: WantedDirs, dry_run: bool) -
             if r.code is not ErrorCode.REPLICA_NOT_AVAILABLE
         ]
         if errors:
-            raise all_refusals(errors)
+            others = {tp: error for tp, error in (await _refused(client, moves)).items() if tp not in unknown}
+            raise all_refusals([*errors, *others.values()])
     return brokers
 
 
 async def _possible(client: AdminClient, moves: Assignment) -> Assignment:
     """Leave out the moves that would be refused: they need no throttle, and would leave one behind."""
-    refused = {
-        TopicPartition(topic.name, p.partition_index)
+    refused = await _refused(client, moves)
+    return {tp: replicas for tp, replicas in moves.items() if tp not in refused}
+
+
+async def _refused(client: AdminClient, moves: Assignment) -> dict[TopicPartition, ApiError]:
+    """The errors of the moves between brokers that would be refused."""
+    return {
+        TopicPartition(topic.name, p.partition_index): ApiError(
+            p.error_code, f"{topic.name}-{p.partition_index}: {p.error_message or p.error_code.name}", field="replicas"
+        )
         for topic in (await _alter(client, moves, dry_run=True)).responses
         for p in topic.partitions
         if p.error_code is not ErrorCode.NONE
     }
-    return {tp: replicas for tp, replicas in moves.items() if tp not in refused}
 
 
 def _read_moves(argument: Path | None, option: Path | None) -> Assignment:

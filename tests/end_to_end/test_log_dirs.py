@@ -135,14 +135,16 @@ def test_all_errors_of_a_reassignment_are_named_and_leave_no_throttle(cluster: L
         {"topic": "wrong", "partition": 7, "replicas": [1], "log_dirs": ["/nowhere"]},
         {"topic": "nope", "partition": 0, "replicas": [9], "log_dirs": ["/nowhere"]},
     ]
+    between_brokers = {"topic": "gone", "partition": 0, "replicas": [1]}
     file = tmp_path / "moves.json"
-    file.write_text(json.dumps({"version": 1, "partitions": moves}))
+    file.write_text(json.dumps({"version": 1, "partitions": [*moves, between_brokers]}))
     said = klamm(cluster, "reassign", "execute", str(file), code=1).stderr
     for error in (
         "no broker 9 is registered",
         "topic 'wrong' has no partition 7",
         "topic 'nope' does not exist",
         "/nowhere is no log directory of broker 1",
+        "gone-0: The partition does not exist",
     ):
         assert error in said
     moves = [{**move, "log_dirs": ["any"], "replicas": [9]} for move in moves]
