@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from broker_agent.log.checkpoints import PARTITION_METADATA, is_cut_partition_metadata
+from broker_agent.log.epoch_journal import EPOCH_JOURNAL, FEW
 from cluster.model.broker import LeaderEpoch, Offset, TopicId
 from cluster.model.partition import TopicPartition
 from simulator.disk import SimulatedDisk, SimulatedFile
@@ -76,14 +77,35 @@ async def test_logs_created_together_share_the_flush_of_their_names_and_need_no_
 
 @pytest.mark.rule("R3.7a", "R9.3")
 @virtually
-async def test_a_leader_flushes_topic_id_and_epoch_with_one_flush_of_their_names() -> None:
+async def test_a_few_leaders_flush_topic_id_and_epoch_with_one_flush_of_their_names() -> None:
+    disk = CountingDisk(2)
+    node = await node_on(disk)
+    await create_all(node, FEW)
+    disk.flushed.clear()
+    for log in node.logs.all_logs().values():
+        await log.begin_leader_epoch(LeaderEpoch(0), Offset(0))
+    each = {"leader-epoch-checkpoint.tmp", PARTITION_METADATA, "directory of a partition"}
+    assert disk.flushed == dict.fromkeys(each, FEW)
+
+
+@pytest.mark.rule("R3.7a", "R9.3")
+@virtually
+async def test_many_leaders_share_the_flush_of_their_epochs_and_topic_ids() -> None:
     disk = CountingDisk(2)
     node = await node_on(disk)
     await create_all(node)
     disk.flushed.clear()
-    await asyncio.gather(*(log.begin_leader_epoch(LeaderEpoch(0), Offset(0)) for log in node.logs.all_logs().values()))
-    each = {"leader-epoch-checkpoint.tmp", PARTITION_METADATA, "directory of a partition"}
-    assert disk.flushed == dict.fromkeys(each, COUNT)
+    logs = node.logs.all_logs().values()
+    for epoch in range(3):
+        await asyncio.gather(*(log.begin_leader_epoch(LeaderEpoch(epoch), Offset(0)) for log in logs))
+    # The first one that comes is alone; the others wait for it.
+    assert disk.flushed[EPOCH_JOURNAL] == 3
+    assert disk.flushed.total() <= 3 + 3 * 3 + 1
+    disk.flushed.clear()
+    await node.logs.flush_due()
+    assert not disk.flushed
+    await node.stop()
+    assert disk.flushed["leader-epoch-checkpoint.tmp"] == disk.flushed[PARTITION_METADATA] == 0
 
 
 @pytest.mark.rule("R9.3", "R10.4")
