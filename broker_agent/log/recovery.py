@@ -172,7 +172,10 @@ def load_log(
     epochs.loaded(checkpointed_epochs, journaled.entries)
     return LoadedLog(
         *(segments, epochs, producers),
-        *(log_start, end, point, topic_id),
+        log_start,
+        end,
+        point,
+        topic_id,
         confirmed_epoch=min(confirmed, _latest(stored_epochs)),
         cut_markers=tuple(markers),
         damage=damage,
