@@ -119,7 +119,7 @@ def _create_files(
     segments = Segments([create(dependencies, path, Offset(0), config)])
     if topic_id is not None:
         content = checkpoints.encode_partition_metadata(topic_id)
-        checkpoints.write_unflushed(disk, path, checkpoints.PARTITION_METADATA, content)
+        checkpoints.write_unflushed(disk, path, checkpoints.PARTITION_METADATA, content, is_new=not is_there)
     zero = Offset(0)
     return LoadedLog(segments, EpochHistory(), ProducerStates(), zero, zero, zero, topic_id, is_untouched=True)
 
