@@ -33,7 +33,7 @@ class EpochHistory:
         """Whether it changed since its entries were last read for the checkpoint or the journal."""
         self.is_journaled = False
         """Whether the checkpoint lacks what the journal has."""
-        self._checkpointed: tuple[EpochEntry, ...] = ()
+        self._checkpointed: tuple[EpochEntry, ...] | None = None
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:

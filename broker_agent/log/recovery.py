@@ -120,8 +120,9 @@ def _create_files(
     if topic_id is not None:
         content = checkpoints.encode_partition_metadata(topic_id)
         checkpoints.write_unflushed(disk, path, checkpoints.PARTITION_METADATA, content, is_new=not is_there)
-    zero = Offset(0)
-    return LoadedLog(segments, EpochHistory(), ProducerStates(), zero, zero, zero, topic_id, is_untouched=True)
+    zero, epochs = Offset(0), EpochHistory()
+    epochs.loaded(checkpointed=(), journaled=())
+    return LoadedLog(segments, epochs, ProducerStates(), zero, zero, zero, topic_id, is_untouched=True)
 
 
 def load_log(
