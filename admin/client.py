@@ -107,10 +107,16 @@ class AdminClient(ClusterConnection):
         partitions: Sequence[elections.ElectLeadersTopic] | None,
         *,
         validate_only: bool = False,
+        awaits_leaders: bool = True,
     ) -> elections.ElectLeadersResponse:
-        """Elect leaders of these partitions (None: of all): PREFERRED ones, or UNCLEAN ones where there is none."""
+        """Elect leaders of these partitions (None: of all): PREFERRED ones, or UNCLEAN ones where there is none.
+
+        Returns when the new leaders acknowledged, or, if they are not awaited, when they are elected.
+        """
         chosen = None if partitions is None else tuple(partitions)
-        request = elections.ElectLeadersRequest(election_type, chosen, self.limits.left_ms, validate_only)
+        request = elections.ElectLeadersRequest(
+            election_type, chosen, self.limits.left_ms, validate_only, awaits_leaders
+        )
         return await self.ask_controller(request)
 
     async def plan_controlled_shutdown(self, broker: BrokerId) -> elections.PlanControlledShutdownResponse:

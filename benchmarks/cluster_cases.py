@@ -182,7 +182,8 @@ class Round:
 
     async def _prefer(self) -> dict[str, float]:
         watching, began = self._watch("preferred"), time.time()
-        await self._admin.elect_leaders(PREFERRED, None)
+        # As `klamm elect` does; who knows of it is watched here.
+        await self._admin.elect_leaders(PREFERRED, None, awaits_leaders=False)
         answered = time.time()
         return {"answered": answered - began, "all agents know": (await watching).last - began}
 

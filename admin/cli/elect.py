@@ -28,6 +28,9 @@ TopicOption = Annotated[
     typer.Option(help="All partitions of this topic, unless --partition is set.", autocompletion=topic_names),
 ]
 PartitionOption = Annotated[int | None, typer.Option(min=0, help="Only this partition of --topic.")]
+WaitForLeaders = Annotated[
+    bool, typer.Option("--wait", help="Wait until the new leaders have acknowledged, up to --timeout seconds.")
+]
 AllOption = Annotated[bool, typer.Option("--all-topic-partitions", help="All partitions of the cluster.")]
 FileOption = Annotated[
     Path | None,
@@ -39,6 +42,7 @@ FileOption = Annotated[
     epilog=examples(
         "klamm elect preferred --all-topic-partitions",
         "klamm elect preferred --topic orders --dry-run",
+        "klamm elect preferred --topic orders --wait",
         "klamm elect preferred --path-to-json-file partitions.json",
     )
 )
@@ -49,16 +53,18 @@ def preferred(
     partition: PartitionOption = None,
     all_topic_partitions: AllOption = False,
     path_to_json_file: FileOption = None,
+    wait: WaitForLeaders = False,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
     """Elect the preferred leader, the first replica, of each partition where it is alive and in sync.
 
     Loses no records. Partitions that their preferred replica leads already
-    are skipped.
+    are skipped. Ends when the elections are decided; the brokers learn of
+    them right after.
     """
     choice = _Choice(topic, partition, all_topic_partitions, path_to_json_file)
-    _elect(cluster, PREFERRED, choice, dry_run)
+    _elect(cluster, PREFERRED, choice, dry_run=dry_run, wait=wait)
 
 
 @app.command(
@@ -74,6 +80,7 @@ def unclean(
     partition: PartitionOption = None,
     all_topic_partitions: AllOption = False,
     path_to_json_file: FileOption = None,
+    wait: WaitForLeaders = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     cluster: Cluster,
@@ -87,7 +94,7 @@ def unclean(
     choice = _Choice(topic, partition, all_topic_partitions, path_to_json_file)
     if not dry_run:
         confirm("An unclean election loses acknowledged records. Continue?", yes)
-    _elect(cluster, UNCLEAN, choice, dry_run)
+    _elect(cluster, UNCLEAN, choice, dry_run=dry_run, wait=wait)
 
 
 class _Choice:
@@ -116,13 +123,13 @@ class _Choice:
         return [TopicPartition(self._topic, p.partition) for p in described.partitions]
 
 
-def _elect(cluster: Cluster, election_type: int, choice: _Choice, dry_run: bool) -> None:
+def _elect(cluster: Cluster, election_type: int, choice: _Choice, *, dry_run: bool, wait: bool) -> None:
     async def main(client: AdminClient) -> ElectLeadersResponse:
         chosen = await choice.partitions(client)
         topics = None
         if chosen is not None:
             topics = [ElectLeadersTopic(name, tuple(partitions)) for name, partitions in by_topic(chosen).items()]
-        return await client.elect_leaders(election_type, topics, validate_only=dry_run)
+        return await client.elect_leaders(election_type, topics, validate_only=dry_run, awaits_leaders=wait)
 
     answer = cluster.ask(main, check="klamm topics describe")
     _report(answer, dry_run, cluster.form, of_all=choice.is_all)

@@ -165,7 +165,9 @@ class LogCleaner:
         self._forget_changed()
         dirtiest: tuple[PartitionLog, LogDirt] | None = None
         ratio, delay_ms = 0.0, 0
-        async for log in in_slices([*self._logs.all_logs().values()]):
+        # Nothing is cleanable in a log of one segment, the active one: of thousands most are that, or not compacted.
+        logs = [log for log in self._logs.all_logs().values() if len(log.segments) > 1 and log.config.is_compacted]
+        async for log in in_slices(logs):
             if log in self._being_cleaned or log.is_closed:
                 continue
             if log.topic_partition in self._uncleanable or not self._may_be_cleaned(log):

@@ -128,18 +128,21 @@ def _replace(disk: Disk, replacement: Replacement) -> Iterator[None]:
     disk.sync_directory(directory)
 
 
-def write_unflushed(disk: Disk, directory: str, name: str, content: bytes) -> None:
+def write_unflushed(disk: Disk, directory: str, name: str, content: bytes, *, is_new: bool = False) -> None:
     """Write a file that is not there yet, so that no reader sees part of it. Until `flush_written` a power failure may
-    leave nothing of it, or part. Blocks on disk I/O.
+    leave nothing of it, or part. `is_new`: nobody reads in the directory yet. Blocks on disk I/O.
     """
-    temporary = f"{directory}/{name}.tmp"
-    disk.remove_file(temporary)
+    path = f"{directory}/{name}"
+    temporary = path if is_new else f"{path}.tmp"
+    if not is_new:
+        disk.remove_file(temporary)
     file = disk.open_file(temporary)
     try:
         file.append([content])
     finally:
         file.close()
-    disk.rename(temporary, f"{directory}/{name}")
+    if not is_new:
+        disk.rename(temporary, path)
 
 
 def flush_written(disk: Disk, directory: str, name: str) -> None:

@@ -29,9 +29,9 @@ def create_cut_marker(disk: Disk, directory: str, offset: Offset) -> str:
     return path
 
 
-def find_cut_markers(disk: Disk, directory: str) -> dict[str, Offset]:
-    """The markers in a partition's directory: path -> offset."""
-    stems = (name.removesuffix(MARKER_SUFFIX) for name in disk.list_directory(directory) if MARKER_SUFFIX in name)
+def find_cut_markers(directory: str, names: Iterable[str]) -> dict[str, Offset]:
+    """The markers among the names in a partition's directory: path -> offset."""
+    stems = (name.removesuffix(MARKER_SUFFIX) for name in names if MARKER_SUFFIX in name)
     offsets = {stem: parse_offset_name(stem) for stem in stems}
     return {f"{directory}/{stem}{MARKER_SUFFIX}": at for stem, at in offsets.items() if at is not None}
 

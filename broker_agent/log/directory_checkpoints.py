@@ -170,9 +170,12 @@ class CheckpointedLogs:
                     raise
 
     async def _forget_high_watermarks(self, directory: str, deleted: Sequence[TopicPartition]) -> None:
-        """Remove checkpointed high watermarks: a new log of the partition must not get one after a crash (R9.9)."""
+        """Remove checkpointed high watermarks and journaled epochs: a new log of the partition must not get them after
+        a crash (R9.9).
+        """
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
+                await self._dependencies.disk.run(partial(self._directories[directory].epoch_journal.bury, deleted))
                 kept = await self.read_high_watermarks(directory)
                 stale = kept.keys() & set(deleted)
                 for topic_partition in stale:

@@ -30,7 +30,10 @@ class EpochHistory:
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
         self.is_dirty = False
-        """Whether it changed since its entries were last read for the checkpoint."""
+        """Whether it changed since its entries were last read for the checkpoint or the journal."""
+        self.is_journaled = False
+        """Whether the checkpoint lacks what the journal has."""
+        self._checkpointed: tuple[EpochEntry, ...] | None = None
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -60,7 +63,22 @@ class EpochHistory:
         keep = bisect_left(self._starts, offset)
         if offset >= 0 and keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
-            self.is_dirty = True
+            # What was only in the journal needs no checkpoint to be forgotten: nothing above the log end is taken from
+            # it.
+            self.is_dirty = self.entries != self._checkpointed
+            self.is_journaled &= self.is_dirty
+
+    def loaded(self, checkpointed: tuple[EpochEntry, ...], journaled: tuple[EpochEntry, ...]) -> None:
+        """Take note of what checkpoint and journal had when the log was loaded."""
+        self._checkpointed = checkpointed
+        self.is_journaled = self.entries not in (checkpointed, ()) and self.entries == journaled
+        self.is_dirty = self.entries != checkpointed and not self.is_journaled
+
+    def checkpointed(self, entries: tuple[EpochEntry, ...]) -> None:
+        """Take note of what the checkpoint has, durably, while the entries may have changed since."""
+        self._checkpointed = entries
+        self.is_dirty |= self.entries != entries
+        self.is_journaled = False
 
     def truncate_from_start(self, offset: Offset) -> None:
         """Start the history at `offset`; negative: unchanged.

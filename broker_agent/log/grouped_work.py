@@ -43,10 +43,17 @@ class _Group:
 class GroupedWork(Generic[_Item, _Result]):
     """`do` does the work for several items, on a thread, and returns for each what came out, in their order."""
 
-    def __init__(self, disk: Disk, do: Callable[[Sequence[_Item]], Sequence[_Result | Exception]]) -> None:
-        self._disk, self._do = disk, do
+    def __init__(
+        self,
+        disk: Disk,
+        do: Callable[[Sequence[_Item]], Sequence[_Result | Exception]],
+        *,
+        groups_at_once: int = _GROUPS_AT_ONCE,
+        items_of_group: int = _ITEMS_OF_GROUP,
+    ) -> None:
+        self._disk, self._do, self._items_of_group = disk, do, items_of_group
         self._waiting: list[_Entry[_Item, _Result]] = []
-        self._groups = asyncio.Semaphore(_GROUPS_AT_ONCE)
+        self._groups = asyncio.Semaphore(groups_at_once)
 
     async def run(self, item: _Item) -> _Result:
         """Have the work done for an item. Raises what came out for it.
@@ -70,7 +77,8 @@ class GroupedWork(Generic[_Item, _Result]):
             raise
 
     async def _run_group(self) -> None:
-        entries, self._waiting = self._waiting[:_ITEMS_OF_GROUP], self._waiting[_ITEMS_OF_GROUP:]
+        size = self._items_of_group
+        entries, self._waiting = self._waiting[:size], self._waiting[size:]
         working = asyncio.ensure_future(self._disk.run(partial(self._do, [entry.item for entry in entries])))
         working.add_done_callback(partial(_hand_over, entries))
         group = _Group(working, len(entries))

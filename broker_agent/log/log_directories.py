@@ -441,19 +441,21 @@ class LogDirectories(CheckpointedLogs):
     async def _close_directory(self, path: str, broker_epoch: BrokerEpoch) -> None:
         """Close all logs; the clean-shutdown marker is last, if all were loaded and closed without an error."""
         waiting = self._logs_in(path)
-        failures: list[BaseException] = []
+        failures: list[Exception] = []
 
         async def close_until_done() -> None:
             while waiting:
-                [result] = await asyncio.gather(waiting.pop().close(), return_exceptions=True)
-                if isinstance(result, BaseException):
-                    failures.append(result)
+                try:
+                    await waiting.pop().close()
+                except Exception as error:
+                    failures.append(error)
 
         await asyncio.gather(*(close_until_done() for _ in range(_CLOSED_AT_ONCE)))
         await self._write_offsets(path)
         await self.write_cleaner_offsets_of(path)
         if path in self.damage.unsaved:
             await self.write_damage_of(path)
+        await self._dependencies.disk.run(self._directories[path].epoch_journal.tidy)
         if not failures and all(log.directory != path for log in self._unloadable.values()):
             await self._replace(path, checkpoints.CLEAN_MARKER, checkpoints.encode_clean_marker(broker_epoch))
 

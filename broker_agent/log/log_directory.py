@@ -15,6 +15,7 @@ from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import create_cut_marker
 from broker_agent.log.disk import Disk
 from broker_agent.log.disk_errors import describe, is_error_of_disk, is_want_of_room
+from broker_agent.log.epoch_journal import EpochJournal
 from broker_agent.log.grouped_work import GroupedWork
 from broker_agent.log.recovery import LoadedLog
 from cluster.model.broker import Offset
@@ -78,8 +79,7 @@ class LogDirectory:
         """The logs of which a flush may be due: those used since the last check, and those whose time will come."""
         self._names, self._flushed_names = 0, 0  # Number of calls of `flush_names`, and of those that are done.
         self._names_flushing = asyncio.Lock()
-        self.replacements = GroupedWork(disk, partial(checkpoints.write_together, disk))
-        """Replaces small files, each durably."""
+        self.epoch_journal = EpochJournal(disk, path)
         self.creations = GroupedWork(disk, _all_of)
         """Creates logs."""
         self._disk = disk

@@ -62,7 +62,8 @@ class LogFlusher:
         self._has_rolled, self._captured = False, end
         self._flushed_at_s = asyncio.get_running_loop().time()
         try:
-            await self._write([segment.flusher() for segment in dirty])
+            # With records of a journaled epoch its checkpoint is written, too; without, the journal has all of it.
+            await self._write([segment.flusher() for segment in dirty], with_journaled=bool(dirty))
         except BaseException:
             for segment in dirty:
                 segment.is_dirty = True
@@ -76,33 +77,47 @@ class LogFlusher:
             self.recovery_point = max(self.recovery_point, end)
 
     async def write_epochs(
-        self, replace: Callable[[checkpoints.Replacement], Awaitable[None]], flush_before: str | None
-    ) -> None:
-        """Write the epoch checkpoint if it is out of date. `flush_before`: a file that has to be durable before it."""
+        self, write: Callable[[checkpoints.Replacement], Awaitable[bool]], flush_before: str | None
+    ) -> bool:
+        """Make the epochs durable if they are not; returns whether the epoch checkpoint has them.
+
+        `write` is given how to replace the checkpoint, and returns whether it did, or wrote to the journal instead.
+        `flush_before`: a file that has to be durable before the checkpoint.
+        """
         if not self._epochs.is_dirty:
-            await self._write([])
-            return
+            await self._write([], with_journaled=False)
+            return not self._epochs.is_journaled
         names_were_dirty = self._names_are_dirty
-        content = checkpoints.encode_epochs(self._epochs.entries)
+        entries = self._epochs.entries
+        content = checkpoints.encode_epochs(entries)
         self._epochs.is_dirty = self._names_are_dirty = False
         try:
-            # Its last step flushes all names in the directory.
-            await replace(checkpoints.Replacement(self.path, checkpoints.LEADER_EPOCHS, content, flush_before))
+            # The last step of a replacement flushes all names in the directory.
+            is_replaced = await write(
+                checkpoints.Replacement(self.path, checkpoints.LEADER_EPOCHS, content, flush_before)
+            )
         except BaseException:
             self._epochs.is_dirty = True
             self._names_are_dirty |= names_were_dirty
             raise
+        if is_replaced:
+            self._epochs.checkpointed(entries)
+        else:
+            self._epochs.is_journaled = True
+            self._names_are_dirty |= names_were_dirty
+        return is_replaced
 
-    async def _write(self, flushers: Sequence[Callable[[], None]]) -> None:
+    async def _write(self, flushers: Sequence[Callable[[], None]], *, with_journaled: bool) -> None:
         """Run the flushers, then write changed names and epochs, all in a worker thread."""
         work = list(flushers)
-        disk, path = self._disk, self.path
+        disk, path, entries = self._disk, self.path, self._epochs.entries
         epochs_were_dirty, names_were_dirty = self._epochs.is_dirty, self._names_are_dirty
-        if names_were_dirty and not epochs_were_dirty:
+        writes_epochs = epochs_were_dirty or (with_journaled and self._epochs.is_journaled)
+        if names_were_dirty and not writes_epochs:
             work.append(lambda: disk.sync_directory(path))
-        if epochs_were_dirty:
+        if writes_epochs:
             # The last step of the atomic replacement flushes all names in the directory.
-            content = checkpoints.encode_epochs(self._epochs.entries)
+            content = checkpoints.encode_epochs(entries)
             work.append(lambda: checkpoints.write_atomically(disk, path, checkpoints.LEADER_EPOCHS, content))
         self._epochs.is_dirty = self._names_are_dirty = False
         if not work:
@@ -113,6 +128,8 @@ class LogFlusher:
             self._epochs.is_dirty |= epochs_were_dirty
             self._names_are_dirty |= names_were_dirty
             raise
+        if writes_epochs:
+            self._epochs.checkpointed(entries)
 
 
 def run_all(work: Sequence[Callable[[], None]]) -> None:

@@ -20,6 +20,7 @@ from broker_agent.log.config import LogConfig
 from broker_agent.log.directory_names import DirectoryKind, parse_directory_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.disk_errors import describe, is_error_of_disk, is_want_of_room
+from broker_agent.log.epoch_journal import EPOCH_JOURNAL, NOT_JOURNALED, JournaledEpochs
 from broker_agent.log.future_logs import IN_TWO_PLACES
 from broker_agent.log.known_damage import decode_damaged_replicas
 from broker_agent.log.log_directories import LogDirectories
@@ -45,6 +46,8 @@ from cluster.model.partition import TopicPartition
 from state_log.writer import STATE_CHANGE_FOLDER
 
 _NAMED_IN_LOG: Final = 10
+_LOADED_AT_ONCE: Final = 32
+"""Number of logs that a thread loads in one go, unless they are recovered: a hop to it costs as much as a small log."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -176,11 +179,15 @@ async def _open_all(
 
 
 class _Found(Struct, frozen=True):
-    """The log directory's checkpoints and logs, before any log is opened. `futures`: the paths of the copies."""
+    """The log directory's checkpoints, journal and logs, before any log is opened.
+
+    `futures`: the paths of the copies.
+    """
 
     partitions: list[TopicPartition]
     futures: dict[TopicPartition, str]
     offsets: dict[TopicPartition, CheckpointedOffsets]
+    journaled: Mapping[TopicPartition, JournaledEpochs]
     last_shutdown: LastShutdown
     is_new_to_klamm: bool
 
@@ -210,6 +217,8 @@ class _Loader:
                 directory.remove_later(names.removable, self._options.default_config.file_delete_delay_ms)
                 offsets = await disk.run(partial(_read_offsets, disk, path))
                 directory.high_watermarks = {tp: known.high_watermark for tp, known in offsets.items()}
+                journal = await disk.run(partial(disk.read_file, f"{path}/{EPOCH_JOURNAL}"))
+                journaled = directory.epoch_journal.open(journal)
                 known_damage = await disk.run(partial(_read_damage, disk, path))
                 # Last: whatever fails before it does not cost the next start a recovery.
                 is_new = await disk.run(partial(is_new_to_klamm, disk, path))
@@ -217,7 +226,7 @@ class _Loader:
                 gone = offsets.keys() - names.current - names.deleted - names.futures.keys()
                 self._without_log += [(tp, path, offsets[tp].high_watermark) for tp in sorted(gone)]
                 self._logs.damage.load(known_damage)
-                found = _Found(sorted(names.current), names.futures, offsets, ended, is_new)
+                found = _Found(sorted(names.current), names.futures, offsets, journaled, ended, is_new)
                 await self._load_logs(directory, found)
                 await self._load_futures(directory, found)
                 self._logs.damage.remove_where(self._is_gone)
@@ -315,12 +324,14 @@ class _Loader:
         waiting = list(reversed(found.partitions))
         left = self._dependencies.metrics.logs_to_recover(directory.path)
         left.set(len(waiting))
+        at_once = _LOADED_AT_ONCE if found.last_shutdown is LastShutdown.CLEAN else 1
 
         async def load_until_done(thread: int) -> None:
             segments_left = self._dependencies.metrics.segments_to_recover(directory.path, thread)
             while waiting:
-                await self._load_log(directory, waiting.pop(), found, segments_left)
-                left.dec()
+                some = [waiting.pop() for _ in range(min(at_once, len(waiting)))]
+                await self._load_some(directory, some, found, segments_left)
+                left.dec(len(some))
 
         threads = max(1, self._options.recovery_threads)
         results = await asyncio.gather(*map(load_until_done, range(threads)), return_exceptions=True)
@@ -329,19 +340,18 @@ class _Loader:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _load_log(
-        self, directory: LogDirectory, topic_partition: TopicPartition, found: _Found, segments_left: Gauge
+    async def _load_some(
+        self, directory: LogDirectory, some: Sequence[TopicPartition], found: _Found, segments_left: Gauge
     ) -> None:
-        path = f"{directory.path}/{topic_partition}"
-        try:
-            log, loaded = await self._open(directory, path, topic_partition, found, segments_left.set)
-        except Exception as error:  # Whatever is wrong with one log, the others are served.
-            if isinstance(error, OSError) and is_want_of_room(error):
-                raise
-            offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
-            self._leave_out(directory, topic_partition, offsets, error)
-            return
-        await self._add(log, loaded)
+        """Load these logs. Whatever is wrong with one of them, the others are served."""
+        loads = [self._load_of(f"{directory.path}/{tp}", tp, found, segments_left.set) for tp in some]
+        for tp, loaded in zip(some, await self._dependencies.disk.run(partial(_outcomes, loads)), strict=True):
+            if isinstance(loaded, LoadedLog):
+                await self._add(self._log_of(directory, f"{directory.path}/{tp}", tp, loaded), loaded)
+            elif isinstance(loaded, OSError) and is_want_of_room(loaded):
+                raise loaded
+            else:
+                self._leave_out(directory, tp, found.offsets.get(tp, CheckpointedOffsets()), loaded)
 
     async def _load_futures(self, directory: LogDirectory, found: _Found) -> None:
         """Load the copies; one that cannot be loaded, or is of no use, is deleted: it can be made again."""
@@ -351,7 +361,8 @@ class _Loader:
                 directory.remove_later([path], 0)
                 continue
             try:
-                log, loaded = await self._open(directory, path, topic_partition, found, lambda _: None)
+                load = self._load_of(path, topic_partition, found, lambda _: None)
+                loaded = await self._dependencies.disk.run(load)
             except Exception as error:
                 if isinstance(error, OSError) and is_want_of_room(error):
                     raise
@@ -362,6 +373,7 @@ class _Loader:
                 )
                 directory.remove_later([path], 0)
                 continue
+            log = self._log_of(directory, path, topic_partition, loaded)
             offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
             directory.cut_markers.extend(loaded.cut_markers)
             log.set_high_watermark(offsets.high_watermark)
@@ -369,16 +381,11 @@ class _Loader:
             if present is not None:
                 raise StartupError(_in_two_places(present, log))
 
-    async def _open(
-        self,
-        directory: LogDirectory,
-        path: str,
-        topic_partition: TopicPartition,
-        found: _Found,
-        on_segments_left: Callable[[int], None],
-    ) -> tuple[PartitionLog, LoadedLog]:
+    def _load_of(
+        self, path: str, topic_partition: TopicPartition, found: _Found, on_segments_left: Callable[[int], None]
+    ) -> Callable[[], LoadedLog]:
         config = self._options.topic_configs.get(topic_partition.topic, self._options.default_config)
-        load = partial(
+        return partial(
             load_log,
             self._dependencies,
             path,
@@ -386,13 +393,17 @@ class _Loader:
             found.offsets.get(topic_partition, CheckpointedOffsets()),
             is_clean=found.last_shutdown is LastShutdown.CLEAN,
             lacks_no_ends=found.last_shutdown is not LastShutdown.UNCLEAN or found.is_new_to_klamm,
+            journaled=found.journaled.get(topic_partition, NOT_JOURNALED),
             on_segments_left=on_segments_left,
         )
-        loaded = await self._dependencies.disk.run(load)
-        log = PartitionLog(
+
+    def _log_of(
+        self, directory: LogDirectory, path: str, topic_partition: TopicPartition, loaded: LoadedLog
+    ) -> PartitionLog:
+        config = self._options.topic_configs.get(topic_partition.topic, self._options.default_config)
+        return PartitionLog(
             self._dependencies, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
         )
-        return log, loaded
 
     def _leave_out(
         self, directory: LogDirectory, topic_partition: TopicPartition, offsets: CheckpointedOffsets, error: Exception
@@ -446,6 +457,17 @@ class _Loader:
         _log.error("Replica is damaged", partition=str(replica.topic_partition), detail=replica.detail)
         self._logs.damage.add_found(replica)
         self._logs.newly_damaged.append(replica)
+
+
+def _outcomes(loads: Sequence[Callable[[], LoadedLog]]) -> list[LoadedLog | Exception]:
+    """Load each log, or find why it cannot be loaded."""
+    outcomes: list[LoadedLog | Exception] = []
+    for load in loads:
+        try:
+            outcomes.append(load())
+        except Exception as error:
+            outcomes.append(error)
+    return outcomes
 
 
 def _in_two_places(one: PartitionLog, other: PartitionLog) -> str:

@@ -13,6 +13,7 @@ from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import create_marker
 from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.epoch_history import EpochEntry
+from broker_agent.log.epoch_journal import BegunEpoch, JournaledEpochs
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
 from broker_agent.log.log_reading import ReadableLog
@@ -84,13 +85,15 @@ class PartitionLog(ReadableLog):
 
     @property
     def is_untouched(self) -> bool:
-        """Whether it never had records or a leader here, so that neither topic id nor names were flushed yet."""
+        """Whether it never had records here, nor an epoch in its own checkpoint, so that neither topic id nor names
+        were flushed yet.
+        """
         return self._is_untouched
 
     @property
     def was_never_used(self) -> bool:
         """Whether it is as it was created: nothing is lost with it."""
-        return self._is_untouched and self._end == 0
+        return self._is_untouched and self._end == 0 and self._epochs.latest is None
 
     @property
     def takes_records(self) -> bool:
@@ -155,8 +158,13 @@ class PartitionLog(ReadableLog):
                 self.usable()  # While it waited, the log may have been deleted and its directory renamed.
                 # The topic id first: a later topic of that name has lower epochs.
                 first = checkpoints.PARTITION_METADATA if self._topic_id_is_unflushed else None
-                await self._flusher.write_epochs(self._log_directory.replacements.run, first)
-                self._is_untouched = False
+                if await self._flusher.write_epochs(self._write_epochs, first):
+                    self._is_untouched = False
+                    self._log_directory.epoch_journal.forget(self.topic_partition)
+
+    async def _write_epochs(self, checkpoint: checkpoints.Replacement) -> bool:
+        epochs = JournaledEpochs(self._topic_id, self._epochs.entries)
+        return await self._log_directory.epoch_journal.begin(BegunEpoch(self.topic_partition, epochs, checkpoint))
 
     def drop_epochs_above(self, leader_epoch: LeaderEpoch) -> Offset | None:
         """Truncate batches of leader epochs above the given one, the newest there is, that only their own headers name
@@ -284,6 +292,7 @@ class PartitionLog(ReadableLog):
         disk = self._dependencies.disk
         self.segments.active.save_indexes()
         write_snapshot(disk, self.path, self.producers, self._end)
+        self.producers.snapshot_end = self._end
         self.segments.add(create_segment(self._dependencies, self.path, base_offset, self.config))
         self._flusher.on_roll()
 
@@ -341,7 +350,8 @@ class PartitionLog(ReadableLog):
                 self.segments.active.truncate(offset)
             if self.producers.reaches(offset):
                 disk, path = self._dependencies.disk, self.path
-                self.producers = rebuild_producers(disk, path, self.segments, offset, trusted_up_to=offset)
+                names = disk.list_directory(path)
+                self.producers = rebuild_producers(disk, path, self.segments, offset, trusted_up_to=offset, names=names)
                 self._count_producers()
             # Last, when nothing can be refused any more: until then an attempt that failed is repeated as a whole.
             self._end = offset
@@ -387,7 +397,9 @@ class PartitionLog(ReadableLog):
         self._log_directory.mark_cut(self.path, stored_end, checkpointed)
         self._flusher.on_truncation(offset)
         self.first_dirty_offset = min(self.first_dirty_offset, offset)
-        remove_snapshots_after(self._dependencies.disk, self.path, offset)
+        disk = self._dependencies.disk
+        remove_snapshots_after(disk, self.path, offset, disk.list_directory(self.path))
+        self.producers.snapshot_end = Offset(0)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
         """Remove producers whose last batch is older than `expiration_ms`."""
@@ -461,19 +473,25 @@ class PartitionLog(ReadableLog):
             async with self._writing:
                 if not self._is_closed:
                     self._write_topic_id()
-                    await self._flusher.flush(self._end)
+                    await self._flush(self._end)
+
+    async def _flush(self, end: Offset) -> None:
+        await self._flusher.flush(end)
+        if not self._epochs.is_journaled and not self._is_untouched:
+            self._log_directory.epoch_journal.forget(self.topic_partition)
 
     async def close(self) -> None:
         """Flush everything, indexes and producer state included, and close. Raises StorageError."""
         with self.usable():
             self._is_closed = True  # Nothing more may be appended: it would not be flushed.
             async with self._writing:
-                if self._topic_id_is_dirty or not self._is_untouched:
+                if self._topic_id_is_dirty or self._epochs.is_dirty or not self._is_untouched:
                     self._write_topic_id()
                 self.segments.active.save_indexes()
                 disk, path, producers, end = self._dependencies.disk, self.path, self.producers, self._end
-                await disk.run(lambda: write_snapshot(disk, path, producers, end))
-                await self._flusher.flush(end)
+                if end not in (0, producers.snapshot_end):
+                    await disk.run(lambda: write_snapshot(disk, path, producers, end))
+                await self._flush(end)
             self.abandon()
 
     def take_over(self, current: "PartitionLog") -> None:

@@ -56,6 +56,8 @@ class ProducerStates:
         """Producer id -> first offset of its transaction that has no marker yet."""
         self.markers_end = Offset(0)
         """Where the last marker ends, at the highest; 0 if there was none."""
+        self.snapshot_end = Offset(0)
+        """Where the newest snapshot of these states ends that is in the directory of the log; 0 if there is none."""
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -19,6 +19,7 @@ from broker_agent.log.directory_names import SWAP_MARKER, parse_offset_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.disk_errors import is_error_of_disk, is_want_of_room
 from broker_agent.log.epoch_history import EpochEntry, EpochHistory
+from broker_agent.log.epoch_journal import NOT_JOURNALED, JournaledEpochs
 from broker_agent.log.producer_state import ProducerStates
 from broker_agent.log.record_batch import BatchHeader
 from broker_agent.log.segment import (
@@ -86,7 +87,8 @@ class LoadedLog(Struct):
     has_unflushed_gaps: bool = False
     """Whether a cleaner has left gaps between segments above the recovery point: the next start may doubt them."""
     is_untouched: bool = False
-    """Whether it never had records or a leader: then topic id and names may not be flushed yet, and nothing needs it.
+    """Whether it has neither records nor epochs in its own checkpoint: then topic id and names may not be flushed yet,
+    and nothing needs it.
     """
     is_marked: bool = False
     """Whether it was about to take the place of another log of the partition, or just had (`SWAP_MARKER`)."""
@@ -117,9 +119,10 @@ def _create_files(
     segments = Segments([create(dependencies, path, Offset(0), config)])
     if topic_id is not None:
         content = checkpoints.encode_partition_metadata(topic_id)
-        checkpoints.write_unflushed(disk, path, checkpoints.PARTITION_METADATA, content)
-    zero = Offset(0)
-    return LoadedLog(segments, EpochHistory(), ProducerStates(), zero, zero, zero, topic_id, is_untouched=True)
+        checkpoints.write_unflushed(disk, path, checkpoints.PARTITION_METADATA, content, is_new=not is_there)
+    zero, epochs = Offset(0), EpochHistory()
+    epochs.loaded(checkpointed=(), journaled=())
+    return LoadedLog(segments, epochs, ProducerStates(), zero, zero, zero, topic_id, is_untouched=True)
 
 
 def load_log(
@@ -130,57 +133,57 @@ def load_log(
     *,
     is_clean: bool,
     lacks_no_ends: bool = False,
+    journaled: JournaledEpochs = NOT_JOURNALED,
     on_segments_left: Callable[[int], None] = lambda left: None,
 ) -> LoadedLog:
     """Open a partition directory. Raises OSError, also for malformed partition metadata.
 
     `lacks_no_ends`: no end of a segment can have been lost, so that a gap before the next one is a cleaner's.
-    `on_segments_left` is called, on this thread, with the number of segments still to be recovered.
+    `journaled`: what the journal of the log directory says of the log. `on_segments_left` is called, on this thread,
+    with the number of segments still to be recovered.
     """
-    disk = dependencies.disk
-    bases = _tidy(dependencies, path)
-    markers = find_cut_markers(disk, path)
+    disk, names = dependencies.disk, _tidy(dependencies, path)
+    markers = find_cut_markers(path, names)
     known = _below_markers(checkpointed, markers.values())
-    topic_id, cut = _read_topic_id(disk, path)
-    stored_epochs = _read_epochs(disk, path)
-    epochs = EpochHistory(stored_epochs)
+    topic_id, cut = _read_topic_id(disk, path, journaled.topic_id)
+    checkpointed_epochs = tuple(_read_epochs(disk, path)) if checkpoints.LEADER_EPOCHS in names else ()
+    stored_epochs = _newer_epochs(checkpointed_epochs, journaled, topic_id)
     gaps_end = _end_of_gaps(config, known, lacks_no_ends=lacks_no_ends or is_clean)
-    opened = [open_segment(dependencies, path, base, config) for base in bases]
+    opened = [open_segment(dependencies, path, base, config) for base in _bases(names)]
+    epochs = EpochHistory(stored_epochs)
     recovery = SegmentRecovery(opened, epochs, gaps_end=gaps_end)
     try:
         recovery.run(None if is_clean else known.recovery_point, on_segments_left)
         _remove(disk, (path for removed in reversed(recovery.removed) for path in removed.mark_deleted()))
         log_start = _log_start(recovery.kept, known.log_start_offset, markers.values())
         # What is newer than a truncation that was not completed may name offsets that it has removed.
-        names = () if markers else (latest_snapshot(disk, path), *(entry.start_offset for entry in stored_epochs))
-        damage = _find_damage(recovery, log_start, known, max(names, default=Offset(0)))
+        derived_end = Offset(0) if markers else _derived_end(names, stored_epochs)
+        damage = _find_damage(recovery, log_start, known, derived_end)
         segments = _usable_segments(dependencies, path, config, recovery.kept, log_start)
         _save_indexes(list(segments)[:-1])
         end = segments.active.next_offset
         epochs, confirmed = _fit_epochs(epochs, segments, path, log_start=log_start, end=end)
         point = end if is_clean and not recovery.faults else min(known.recovery_point, end)
-        remove_snapshots_after(disk, path, end)
-        producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point)
-        is_untouched = _is_untouched(segments, stored_epochs, cut)
+        remove_snapshots_after(disk, path, end, names)
+        producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point, names=names)
+        is_untouched = _is_untouched(segments, checkpointed_epochs, cut)
     except BaseException:
         recovery.close()
         raise
-    epochs.is_dirty = epochs.entries != tuple(stored_epochs)
+    epochs.loaded(checkpointed_epochs, journaled.entries)
     return LoadedLog(
-        segments,
-        epochs,
-        producers,
+        *(segments, epochs, producers),
         log_start,
         end,
         point,
         topic_id,
-        confirmed_epoch=min(confirmed, stored_epochs[-1].epoch if stored_epochs else NO_LEADER_EPOCH),
+        confirmed_epoch=min(confirmed, _latest(stored_epochs)),
         cut_markers=tuple(markers),
         damage=damage,
         first_dirty_offset=min(known.first_dirty, end),
         has_unflushed_gaps=recovery.has_gaps and point < end,
         is_untouched=is_untouched,
-        is_marked=disk.read_file(f"{path}/{SWAP_MARKER}") is not None,
+        is_marked=SWAP_MARKER in names,
     )
 
 
@@ -203,17 +206,24 @@ def _save_indexes(sealed: Iterable[Segment]) -> None:
                 raise
 
 
-def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:
-    """Complete or undo what a crash has interrupted; returns the base offsets of the segments, in order."""
-    finish_swaps(dependencies.disk, path)
-    names = dependencies.disk.list_directory(path)
+def _tidy(dependencies: LogDependencies, path: str) -> frozenset[str]:
+    """Complete or undo what a crash has interrupted; returns the names in the directory."""
+    names = finish_swaps(dependencies.disk, path)
+    left = set(names)
     logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
     for name in names:
         stem, dot, suffix = name.rpartition(".")
         is_orphan = dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, _TRANSACTION_INDEX_SUFFIX) and stem not in logs
         if name.endswith(UNFINISHED_SUFFIXES) or is_orphan:
             dependencies.disk.remove_file(f"{path}/{name}")
-    return [base for base in map(parse_offset_name, sorted(logs)) if base is not None]
+            left.remove(name)
+    return frozenset(left)
+
+
+def _bases(names: Iterable[str]) -> list[Offset]:
+    """The base offsets of the segments, in order."""
+    logs = sorted(name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX))
+    return [base for base in map(parse_offset_name, logs) if base is not None]
 
 
 def _below_markers(checkpointed: CheckpointedOffsets, markers: Iterable[Offset]) -> CheckpointedOffsets:
@@ -273,18 +283,44 @@ def _remove(disk: Disk, paths: Iterable[str]) -> None:
         disk.remove_file(path)
 
 
-def _read_topic_id(disk: Disk, path: str) -> tuple[TopicId | None, checkpoints.MalformedCheckpointError | None]:
+def _read_topic_id(
+    disk: Disk, path: str, journaled: TopicId | None
+) -> tuple[TopicId | None, checkpoints.MalformedCheckpointError | None]:
     """Read the topic id in the partition's metadata; None without the file. Raises OSError, also if it is malformed.
 
-    An error is returned if a power failure may have cut the file: that of an untouched log was not flushed.
+    One that a power failure took is restored from the journal. Otherwise the error is returned of a file that a power
+    failure may have cut: that of an untouched log was not flushed.
     """
     metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
+    cut: checkpoints.MalformedCheckpointError | None = None
     try:
-        return checkpoints.read_checkpoint(disk, metadata, checkpoints.decode_partition_metadata), None
+        topic_id = checkpoints.read_checkpoint(disk, metadata, checkpoints.decode_partition_metadata)
     except checkpoints.MalformedCheckpointError as error:
         if not checkpoints.is_cut_partition_metadata(disk.read_file(metadata) or b""):
             raise
-        return None, error
+        topic_id, cut = None, error
+    if topic_id is None and journaled is not None:
+        content = checkpoints.encode_partition_metadata(journaled)
+        checkpoints.write_unflushed(disk, path, checkpoints.PARTITION_METADATA, content)
+        return journaled, None
+    return topic_id, cut
+
+
+def _newer_epochs(
+    checkpointed: Sequence[EpochEntry], journaled: JournaledEpochs, topic_id: TopicId | None
+) -> Sequence[EpochEntry]:
+    """The epochs in the journal, if they are of this topic and newer than those of the log's own checkpoint."""
+    is_of_topic = journaled.topic_id in (None, topic_id)
+    return journaled.entries if is_of_topic and _latest(journaled.entries) > _latest(checkpointed) else checkpointed
+
+
+def _latest(epochs: Sequence[EpochEntry]) -> LeaderEpoch:
+    return epochs[-1].epoch if epochs else NO_LEADER_EPOCH
+
+
+def _derived_end(names: Iterable[str], epochs: Sequence[EpochEntry]) -> Offset:
+    """The offset that the log had reached, by what is derived from its batches: names of snapshots, and epochs."""
+    return max((latest_snapshot(names), *(entry.start_offset for entry in epochs)))
 
 
 def _is_untouched(

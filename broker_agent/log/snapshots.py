@@ -1,6 +1,6 @@
 """Producer snapshots in a partition's directory: `<offset>.snapshot` holds the state up to that offset."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Final
 
@@ -34,28 +34,32 @@ def write_snapshot(
         # A part of one would be taken for damage, and its name for an offset that the log had.
         disk.remove_file(path)
         raise
-    for older in sorted(_offsets(disk, directory))[:-_KEPT]:
+    for older in sorted(_offsets(disk.list_directory(directory)))[:-_KEPT]:
         disk.remove_file(_path(directory, older))
 
 
-def remove_snapshots_after(disk: Disk, directory: str, offset: Offset) -> None:
-    """Delete the snapshots that include batches at or after `offset`."""
-    for later in _offsets(disk, directory):
+def remove_snapshots_after(disk: Disk, directory: str, offset: Offset, names: Iterable[str]) -> None:
+    """Delete the snapshots that include batches at or after `offset`. `names`: those in the directory."""
+    for later in _offsets(names):
         if later > offset:
             disk.remove_file(_path(directory, later))
 
 
 def rebuild_producers(
-    disk: Disk, directory: str, segments: Segments, end: Offset, *, trusted_up_to: Offset
+    disk: Disk, directory: str, segments: Segments, end: Offset, *, trusted_up_to: Offset, names: Iterable[str]
 ) -> ProducerStates:
-    """The state up to `end`: from the latest snapshot not above `trusted_up_to` and the batch headers after it."""
+    """The state up to `end`: from the latest snapshot not above `trusted_up_to` and the batch headers after it.
+
+    `names`: those in the directory.
+    """
     states, start = ProducerStates(), Offset(0)
-    for offset in sorted(_offsets(disk, directory), reverse=True):
+    for offset in sorted(_offsets(names), reverse=True):
         if offset > trusted_up_to:
             continue
         snapshot = decode_snapshot(disk.read_file(_path(directory, offset)))
         if snapshot is not None:
             states, start = snapshot, offset
+            states.snapshot_end = offset
             if len(states):
                 states.markers_end = offset  # It has no markers: there may be one just before.
             break
@@ -66,13 +70,13 @@ def rebuild_producers(
     return states
 
 
-def latest_snapshot(disk: Disk, directory: str) -> Offset:
-    """The offset of the latest snapshot, 0 without one."""
-    return max(_offsets(disk, directory), default=Offset(0))
+def latest_snapshot(names: Iterable[str]) -> Offset:
+    """The offset of the latest snapshot among the names in a directory, 0 without one."""
+    return max(_offsets(names), default=Offset(0))
 
 
-def _offsets(disk: Disk, directory: str) -> Iterator[Offset]:
-    for name in disk.list_directory(directory):
+def _offsets(names: Iterable[str]) -> Iterator[Offset]:
+    for name in names:
         offset = parse_offset_name(name.removesuffix(SNAPSHOT_SUFFIX)) if name.endswith(SNAPSHOT_SUFFIX) else None
         if offset is not None:
             yield offset

@@ -18,8 +18,9 @@ from cluster.model.broker import Offset
 _log = structlog.stdlib.get_logger()
 
 
-def finish_swaps(disk: Disk, directory: str) -> None:
-    """Leave no file of an interrupted replacement in a partition's directory. Blocks; raises OSError.
+def finish_swaps(disk: Disk, directory: str) -> list[str]:
+    """Leave no file of an interrupted replacement in a partition's directory; returns the names in it. Blocks; raises
+    OSError.
 
     It may be interrupted itself, and is repeated then.
     """
@@ -36,6 +37,7 @@ def finish_swaps(disk: Disk, directory: str) -> None:
     complete = sorted(_bases(name for name in swaps if name not in undone and name.endswith(LOG_SUFFIX + SWAP_SUFFIX)))
     if complete:
         _complete(disk, directory, complete)
+    return disk.list_directory(directory) if swaps or cleaned else names
 
 
 def _bases(names: Iterable[str]) -> Iterator[Offset]:

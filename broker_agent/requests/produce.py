@@ -72,6 +72,14 @@ class ProduceRequests:
         lost = {u.partition.topic_partition for u in unflushed if not u.is_durable}
         return ProduceResponse(tuple(self._without(lost, result.answer) for result in results))
 
+    async def _prepare_logs(self, items: Sequence[ProducePartition]) -> None:
+        """Flush logs before their first records, together and in threads; an error is met again by the append."""
+        led = (self._manager.online(TopicPartition(item.topic, item.partition)) for item in items)
+        logs = (partition.log for partition in led if partition is not None and partition.is_leader)
+        untouched = [log for log in logs if log is not None and log.is_untouched]
+        if untouched:
+            await asyncio.gather(*(log.prepare_for_records() for log in untouched), return_exceptions=True)
+
     async def _until_all_take_appends(self, items: Sequence[ProducePartition]) -> None:
         hosted = [self._manager.online(TopicPartition(item.topic, item.partition)) for item in items]
         partitions = [partition for partition in hosted if partition is not None]
@@ -84,6 +92,7 @@ class ProduceRequests:
         Returns when no role change is in progress; this holds until the caller's next await.
         """
         validated: list[Validated | None] = [None] * len(items)
+        await self._prepare_logs(items)
         while True:
             await self._until_all_take_appends(items)
             waiting = {

@@ -21,12 +21,15 @@ class ElectLeadersTopic(Struct, frozen=True):
 
 
 class ElectLeadersRequest(RequestFor["ElectLeadersResponse"], frozen=True):
-    """`election_type`: PREFERRED or UNCLEAN. `topic_partitions` None: all of the cluster."""
+    """`election_type`: PREFERRED or UNCLEAN. `topic_partitions` None: all of the cluster. `awaits_leaders`: whether the
+    answer comes when the new leaders acknowledged, at the latest after the timeout, or when they are elected.
+    """
 
     election_type: Int32 = PREFERRED
     topic_partitions: tuple[ElectLeadersTopic, ...] | None = None
     timeout_ms: Int32 = 60_000
     validate_only: bool = False
+    awaits_leaders: bool = True
 
 
 class PartitionElectionResult(Struct, frozen=True):

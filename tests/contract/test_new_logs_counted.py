@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from broker_agent.log.checkpoints import PARTITION_METADATA, is_cut_partition_metadata
+from broker_agent.log.epoch_journal import EPOCH_JOURNAL, FEW
 from cluster.model.broker import LeaderEpoch, Offset, TopicId
 from cluster.model.partition import TopicPartition
 from simulator.disk import SimulatedDisk, SimulatedFile
@@ -26,10 +27,13 @@ class CountingDisk(SimulatedDisk):
     def __init__(self, seed: int) -> None:
         super().__init__(TestClock(), Random(seed), latency_s=(0.01, 0.02))
         self.flushed: Counter[str] = Counter()
+        self.opened: Counter[str] = Counter()
+        self.listed: Counter[str] = Counter()
 
     def open_file(self, path: str) -> SimulatedFile:
         file = super().open_file(path)
         make, name = file.flusher, path.rpartition("/")[2]
+        self.opened[name] += 1
 
         def flusher() -> Callable[[], None]:
             flush = make()
@@ -42,6 +46,10 @@ class CountingDisk(SimulatedDisk):
 
         file.flusher = flusher  # type: ignore[method-assign]
         return file
+
+    def list_directory(self, path: str) -> list[str]:
+        self.listed[path] += 1
+        return super().list_directory(path)
 
     def sync_directory(self, path: str) -> None:
         self.flushed["log directory" if path == "/data" else "directory of a partition"] += 1
@@ -76,14 +84,35 @@ async def test_logs_created_together_share_the_flush_of_their_names_and_need_no_
 
 @pytest.mark.rule("R3.7a", "R9.3")
 @virtually
-async def test_a_leader_flushes_topic_id_and_epoch_with_one_flush_of_their_names() -> None:
+async def test_a_few_leaders_flush_topic_id_and_epoch_with_one_flush_of_their_names() -> None:
+    disk = CountingDisk(2)
+    node = await node_on(disk)
+    await create_all(node, FEW)
+    disk.flushed.clear()
+    for log in node.logs.all_logs().values():
+        await log.begin_leader_epoch(LeaderEpoch(0), Offset(0))
+    each = {"leader-epoch-checkpoint.tmp", PARTITION_METADATA, "directory of a partition"}
+    assert disk.flushed == dict.fromkeys(each, FEW)
+
+
+@pytest.mark.rule("R3.7a", "R9.3")
+@virtually
+async def test_many_leaders_share_the_flush_of_their_epochs_and_topic_ids() -> None:
     disk = CountingDisk(2)
     node = await node_on(disk)
     await create_all(node)
     disk.flushed.clear()
-    await asyncio.gather(*(log.begin_leader_epoch(LeaderEpoch(0), Offset(0)) for log in node.logs.all_logs().values()))
-    each = {"leader-epoch-checkpoint.tmp", PARTITION_METADATA, "directory of a partition"}
-    assert disk.flushed == dict.fromkeys(each, COUNT)
+    logs = node.logs.all_logs().values()
+    for epoch in range(3):
+        await asyncio.gather(*(log.begin_leader_epoch(LeaderEpoch(epoch), Offset(0)) for log in logs))
+    # The first one that comes is alone; the others wait for it.
+    assert disk.flushed[EPOCH_JOURNAL] == 3
+    assert disk.flushed.total() <= 3 + 3 * 3 + 1
+    disk.flushed.clear()
+    await node.logs.flush_due()
+    assert not disk.flushed
+    await node.stop()
+    assert disk.flushed["leader-epoch-checkpoint.tmp"] == disk.flushed[PARTITION_METADATA] == 0
 
 
 @pytest.mark.rule("R9.3", "R10.4")
@@ -100,6 +129,28 @@ async def test_logs_that_stay_empty_are_not_flushed_by_time_nor_at_the_end() -> 
     assert disk.flushed["directory of a partition"] == 0
     await node.start()
     assert {log.topic_id for log in node.logs.all_logs().values()} == {TOPIC_ID}
+
+
+@pytest.mark.rule("R9.21", "R10.4")
+@virtually
+async def test_logs_without_news_are_closed_without_a_file_and_loaded_with_one_look_at_their_directory() -> None:
+    disk = CountingDisk(7)
+    node = await node_on(disk)
+    await create_all(node)
+    logs = node.logs.all_logs().values()
+    await asyncio.gather(*(log.begin_leader_epoch(LeaderEpoch(0), Offset(0)) for log in logs))
+    for log in logs:
+        await log.prepare_for_records()
+        log.append_as_leader(batch(), LeaderEpoch(0), 1)
+    await node.restart()
+    assert disk.opened["00000000000000000001.snapshot"] == COUNT
+    disk.opened.clear()
+    disk.listed.clear()
+    await node.restart()
+    # Each file of theirs once, to load it, and what the directory has for all.
+    assert {disk.opened.pop(f"00000000000000000000.{kind}") for kind in ("log", "index", "timeindex")} == {COUNT}
+    assert disk.opened.total() < COUNT / 4
+    assert disk.listed == {"/data": 1, **{f"/data/t-{partition}": 1 for partition in range(COUNT)}}
 
 
 @pytest.mark.rule("R10.15")

@@ -54,11 +54,16 @@ async def catch_up(world: World, c: RunningController, *partitions: TopicPartiti
 
 
 async def elect(
-    c: RunningController, election_type: int, *names: str, timeout_ms: int = 5000, validate_only: bool = False
+    c: RunningController,
+    election_type: int,
+    *names: str,
+    timeout_ms: int = 5000,
+    validate_only: bool = False,
+    awaits_leaders: bool = True,
 ) -> ElectLeadersResponse:
     """`names`: "topic-0"; none of them means all partitions."""
     topics = tuple(ElectLeadersTopic(tp(name).topic, (tp(name).partition,)) for name in names) if names else None
-    answer = await c.ask(ElectLeadersRequest(election_type, topics, timeout_ms, validate_only))
+    answer = await c.ask(ElectLeadersRequest(election_type, topics, timeout_ms, validate_only, awaits_leaders))
     assert isinstance(answer, ElectLeadersResponse)
     return answer
 

@@ -59,9 +59,13 @@ async def elect_leaders(active: ActiveController, request: ElectLeadersRequest) 
 async def wait_for_delivery(decided: ElectLeadersDecision, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Respond once every new leader acknowledged its leadership, at the latest after the request's timeout (EP-6).
 
-    Runs outside the event loop. REQUEST_TIMED_OUT for a partition whose new leader did not acknowledge in time, or
-    whose controller resigned before; the leader is elected all the same.
+    At once for a request that does not await its leaders: they are elected, and the requests to them are queued.
+    Otherwise runs outside the event loop. REQUEST_TIMED_OUT for a partition whose new leader did not acknowledge in
+    time, or whose controller resigned before; the leader is elected all the same.
     """
+    if not request.awaits_leaders:
+        answers = await off_loop(answer_elections, request, decided.partitions, decided.refusals)
+        return ElectLeadersResponse(answers, plan=decided.plan)
     waiting = decided.delivered.values()
     if waiting and request.timeout_ms > 0:
         await asyncio.wait(waiting, timeout=request.timeout_ms / 1000)

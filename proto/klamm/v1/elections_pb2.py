@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from klamm.v1 import plans_pb2 as klamm_dot_v1_dot_plans__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18klamm/v1/elections.proto\x12\x08klamm.v1\x1a\x14klamm/v1/plans.proto\"6\n\x11\x45lectLeadersTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"\xba\x01\n\x13\x45lectLeadersRequest\x12\x1a\n\relection_type\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x36\n\x10topic_partitions\x18\x02 \x01(\x0b\x32\x1c.klamm.v1.ElectLeadersTopics\x12\x17\n\ntimeout_ms\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x42\x10\n\x0e_election_typeB\r\n\x0b_timeout_ms\"\x9b\x01\n\x17PartitionElectionResult\x12\x19\n\x0cpartition_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x1a\n\rerror_message\x18\x03 \x01(\tH\x02\x88\x01\x01\x42\x0f\n\r_partition_idB\r\n\x0b_error_codeB\x10\n\x0e_error_message\"c\n\x15ReplicaElectionResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12;\n\x10partition_result\x18\x02 \x03(\x0b\x32!.klamm.v1.PartitionElectionResult\"f\n\x14\x45lectLeadersResponse\x12\x30\n\x07results\x18\x01 \x03(\x0b\x32\x1f.klamm.v1.ReplicaElectionResult\x12\x1c\n\x04plan\x18\x02 \x01(\x0b\x32\x0e.klamm.v1.Plan\"E\n\x1dPlanControlledShutdownRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_broker_id\"\xaa\x01\n\x13ThreatenedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x16\n\tisr_after\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12 \n\x13min_insync_replicas\x18\x04 \x01(\x05H\x02\x88\x01\x01\x42\x0c\n\n_partitionB\x0c\n\n_isr_afterB\x16\n\x14_min_insync_replicas\"\xa7\x01\n\x1ePlanControlledShutdownResponse\x12\x31\n\nleaderless\x18\x01 \x03(\x0b\x32\x1d.klamm.v1.ThreatenedPartition\x12\x34\n\rbelow_min_isr\x18\x02 \x03(\x0b\x32\x1d.klamm.v1.ThreatenedPartition\x12\x1c\n\x04plan\x18\x03 \x01(\x0b\x32\x0e.klamm.v1.Plan\"c\n\x0fShutdownRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x42\x0c\n\n_broker_idB\x0f\n\r_broker_epoch\":\n\x10ShutdownResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x42\r\n\x0b_error_code\"A\n\x12\x45lectLeadersTopics\x12+\n\x06topics\x18\x01 \x03(\x0b\x32\x1b.klamm.v1.ElectLeadersTopicB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18klamm/v1/elections.proto\x12\x08klamm.v1\x1a\x14klamm/v1/plans.proto\"6\n\x11\x45lectLeadersTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"\xea\x01\n\x13\x45lectLeadersRequest\x12\x1a\n\relection_type\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x36\n\x10topic_partitions\x18\x02 \x01(\x0b\x32\x1c.klamm.v1.ElectLeadersTopics\x12\x17\n\ntimeout_ms\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x12\x1b\n\x0e\x61waits_leaders\x18\x05 \x01(\x08H\x02\x88\x01\x01\x42\x10\n\x0e_election_typeB\r\n\x0b_timeout_msB\x11\n\x0f_awaits_leaders\"\x9b\x01\n\x17PartitionElectionResult\x12\x19\n\x0cpartition_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x1a\n\rerror_message\x18\x03 \x01(\tH\x02\x88\x01\x01\x42\x0f\n\r_partition_idB\r\n\x0b_error_codeB\x10\n\x0e_error_message\"c\n\x15ReplicaElectionResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12;\n\x10partition_result\x18\x02 \x03(\x0b\x32!.klamm.v1.PartitionElectionResult\"f\n\x14\x45lectLeadersResponse\x12\x30\n\x07results\x18\x01 \x03(\x0b\x32\x1f.klamm.v1.ReplicaElectionResult\x12\x1c\n\x04plan\x18\x02 \x01(\x0b\x32\x0e.klamm.v1.Plan\"E\n\x1dPlanControlledShutdownRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_broker_id\"\xaa\x01\n\x13ThreatenedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x16\n\tisr_after\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12 \n\x13min_insync_replicas\x18\x04 \x01(\x05H\x02\x88\x01\x01\x42\x0c\n\n_partitionB\x0c\n\n_isr_afterB\x16\n\x14_min_insync_replicas\"\xa7\x01\n\x1ePlanControlledShutdownResponse\x12\x31\n\nleaderless\x18\x01 \x03(\x0b\x32\x1d.klamm.v1.ThreatenedPartition\x12\x34\n\rbelow_min_isr\x18\x02 \x03(\x0b\x32\x1d.klamm.v1.ThreatenedPartition\x12\x1c\n\x04plan\x18\x03 \x01(\x0b\x32\x0e.klamm.v1.Plan\"c\n\x0fShutdownRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x42\x0c\n\n_broker_idB\x0f\n\r_broker_epoch\":\n\x10ShutdownResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x42\r\n\x0b_error_code\"A\n\x12\x45lectLeadersTopics\x12+\n\x06topics\x18\x01 \x03(\x0b\x32\x1b.klamm.v1.ElectLeadersTopicB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,23 +36,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ELECTLEADERSTOPIC']._serialized_start=60
   _globals['_ELECTLEADERSTOPIC']._serialized_end=114
   _globals['_ELECTLEADERSREQUEST']._serialized_start=117
-  _globals['_ELECTLEADERSREQUEST']._serialized_end=303
-  _globals['_PARTITIONELECTIONRESULT']._serialized_start=306
-  _globals['_PARTITIONELECTIONRESULT']._serialized_end=461
-  _globals['_REPLICAELECTIONRESULT']._serialized_start=463
-  _globals['_REPLICAELECTIONRESULT']._serialized_end=562
-  _globals['_ELECTLEADERSRESPONSE']._serialized_start=564
-  _globals['_ELECTLEADERSRESPONSE']._serialized_end=666
-  _globals['_PLANCONTROLLEDSHUTDOWNREQUEST']._serialized_start=668
-  _globals['_PLANCONTROLLEDSHUTDOWNREQUEST']._serialized_end=737
-  _globals['_THREATENEDPARTITION']._serialized_start=740
-  _globals['_THREATENEDPARTITION']._serialized_end=910
-  _globals['_PLANCONTROLLEDSHUTDOWNRESPONSE']._serialized_start=913
-  _globals['_PLANCONTROLLEDSHUTDOWNRESPONSE']._serialized_end=1080
-  _globals['_SHUTDOWNREQUEST']._serialized_start=1082
-  _globals['_SHUTDOWNREQUEST']._serialized_end=1181
-  _globals['_SHUTDOWNRESPONSE']._serialized_start=1183
-  _globals['_SHUTDOWNRESPONSE']._serialized_end=1241
-  _globals['_ELECTLEADERSTOPICS']._serialized_start=1243
-  _globals['_ELECTLEADERSTOPICS']._serialized_end=1308
+  _globals['_ELECTLEADERSREQUEST']._serialized_end=351
+  _globals['_PARTITIONELECTIONRESULT']._serialized_start=354
+  _globals['_PARTITIONELECTIONRESULT']._serialized_end=509
+  _globals['_REPLICAELECTIONRESULT']._serialized_start=511
+  _globals['_REPLICAELECTIONRESULT']._serialized_end=610
+  _globals['_ELECTLEADERSRESPONSE']._serialized_start=612
+  _globals['_ELECTLEADERSRESPONSE']._serialized_end=714
+  _globals['_PLANCONTROLLEDSHUTDOWNREQUEST']._serialized_start=716
+  _globals['_PLANCONTROLLEDSHUTDOWNREQUEST']._serialized_end=785
+  _globals['_THREATENEDPARTITION']._serialized_start=788
+  _globals['_THREATENEDPARTITION']._serialized_end=958
+  _globals['_PLANCONTROLLEDSHUTDOWNRESPONSE']._serialized_start=961
+  _globals['_PLANCONTROLLEDSHUTDOWNRESPONSE']._serialized_end=1128
+  _globals['_SHUTDOWNREQUEST']._serialized_start=1130
+  _globals['_SHUTDOWNREQUEST']._serialized_end=1229
+  _globals['_SHUTDOWNRESPONSE']._serialized_start=1231
+  _globals['_SHUTDOWNRESPONSE']._serialized_end=1289
+  _globals['_ELECTLEADERSTOPICS']._serialized_start=1291
+  _globals['_ELECTLEADERSTOPICS']._serialized_end=1356
 # @@protoc_insertion_point(module_scope)

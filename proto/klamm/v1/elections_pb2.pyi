@@ -16,16 +16,18 @@ class ElectLeadersTopic(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ElectLeadersRequest(_message.Message):
-    __slots__ = ("election_type", "topic_partitions", "timeout_ms", "validate_only")
+    __slots__ = ("election_type", "topic_partitions", "timeout_ms", "validate_only", "awaits_leaders")
     ELECTION_TYPE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    AWAITS_LEADERS_FIELD_NUMBER: _ClassVar[int]
     election_type: int
     topic_partitions: ElectLeadersTopics
     timeout_ms: int
     validate_only: bool
-    def __init__(self, election_type: _Optional[int] = ..., topic_partitions: _Optional[_Union[ElectLeadersTopics, _Mapping]] = ..., timeout_ms: _Optional[int] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+    awaits_leaders: bool
+    def __init__(self, election_type: _Optional[int] = ..., topic_partitions: _Optional[_Union[ElectLeadersTopics, _Mapping]] = ..., timeout_ms: _Optional[int] = ..., validate_only: _Optional[bool] = ..., awaits_leaders: _Optional[bool] = ...) -> None: ...
 
 class PartitionElectionResult(_message.Message):
     __slots__ = ("partition_id", "error_code", "error_message")

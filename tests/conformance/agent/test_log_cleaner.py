@@ -1,11 +1,14 @@
 """The log cleaner among several logs: whom it cleans first, what it says of those it cannot clean, and its limits."""
 
 import asyncio
+import sys
 from collections.abc import Callable
+from types import FrameType
 
 import pytest
 from msgspec.structs import replace
 
+from broker_agent.decisions.compaction import measure_dirt
 from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.segment import PlacedBatch
@@ -244,3 +247,24 @@ async def test_a_change_of_the_policy_is_taken_over_by_open_logs(node: Node) -> 
     assert not await cleaner.clean_dirtiest()
     log.config = CONFIG
     assert await cleaner.clean_dirtiest()
+
+
+@pytest.mark.rule("R10.22")
+async def test_a_search_for_the_dirtiest_log_does_not_measure_those_that_have_nothing_to_clean(node: Node) -> None:
+    await node.start()
+    for partition in range(50):
+        append(await node.log(CONFIG, TopicPartition("idle", partition)), keyed_batch([("a", "1")]))
+    dirty = await log_of(node, FIRST, "1", "2")
+    cleaner, measured = cleaner_of(node, Metrics()), 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal measured
+        measured += event == "call" and frame.f_code is measure_dirt.__code__
+
+    sys.setprofile(count)
+    try:
+        assert await cleaner.clean_dirtiest()
+    finally:
+        sys.setprofile(None)
+    assert dirty.first_dirty_offset == 2
+    assert measured <= 2

@@ -161,6 +161,33 @@ def test_a_leader_that_does_not_learn_of_its_election_in_time_is_named_to_the_ca
 
 
 @pytest.mark.rule("EP-6")
+@pytest.mark.parametrize("timeout_ms", [3000, 0])
+def test_who_does_not_await_the_leaders_is_answered_when_they_are_elected(timeout_ms: int) -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3)
+        await world.create_topic("t", [1, 3], [2, 3])
+        await world.leads("t", leader=1)
+        await quiesce()
+        await restart_broker(world, c, 1)
+        c.brokers.unreachable.add(BrokerId(1))
+        began = asyncio.get_running_loop().time()
+        answer = await elect(c, PREFERRED, "t-0", "t-1", "t-5", timeout_ms=timeout_ms, awaits_leaders=False)
+        assert codes(answer) == {
+            "t-0": E.NONE,
+            "t-1": E.ELECTION_NOT_NEEDED,
+            "t-5": E.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert asyncio.get_running_loop().time() - began < 1
+        await world.leads("t", leader=1)
+        assert not c.brokers.of(1, LeaderAndIsrRequest)
+        c.brokers.unreachable.clear()
+        await until(lambda: bool(c.brokers.of(1, LeaderAndIsrRequest)))
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-6")
 def test_a_leader_that_dies_before_it_hears_leaves_the_caller_with_a_timeout_at_once() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2)

@@ -116,4 +116,4 @@ async def test_files_with_other_names_in_a_partition_directory_are_left_alone(na
     loaded = load_log(dependencies, "/data/t-0", LogConfig(), CheckpointedOffsets(), is_clean=False)
     assert loaded.end_offset == 0
     assert all(disk.read_file(path) == b"x" for path in names)
-    assert find_cut_markers(disk, "/data/t-0") == {}
+    assert find_cut_markers("/data/t-0", disk.list_directory("/data/t-0")) == {}
