@@ -20,7 +20,7 @@ from cluster.model.exit_codes import ExitCode
 from cluster.model.printable import printable
 from launcher.environment import unknown_variables
 
-_MODULES: Final = {
+MODULES: Final = {
     "Cluster on this machine": {
         "demo": "launcher.demo.command",
         "up": "launcher.local_cluster",
@@ -147,7 +147,7 @@ class _Commands(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        lazy: Any = {name: _Lazy(name, panel, module) for panel, of in _MODULES.items() for name, module in of.items()}
+        lazy: Any = {name: _Lazy(name, panel, module) for panel, of in MODULES.items() for name, module in of.items()}
         self.commands = {**lazy, **self.commands}
 
     def invoke(self, ctx: Any) -> Any:

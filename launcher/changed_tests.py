@@ -1,34 +1,32 @@
 """Which files of tests a change can reach: `klamm test --changed`.
 
 A test reaches what it imports, and what that imports: the import graph has no cycles, and contracts hold its layers.
-A test of processes also reaches what they run, which no import shows. It is presumed to run the programs of a cluster,
-and every other package that its text names; what only tests of the deep suite name does not count.
+A test of processes also reaches what they run, which no import shows: it is presumed to run the programs of a cluster,
+and it reaches what the commands run whose arguments stand in its text, from the function of the command on
+(`launcher.commands_of_tests`). What only tests of the deep suite name does not count. A test that installs klamm from
+its wheel reaches a module by its name and its imports, not by what it does: other tests hold that.
 """
 
-import ast
 import re
-import subprocess
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from cluster.model.errors import StartupError
-from launcher.installation import ROOT
+from launcher.commands_of_tests import reached_by_running
+from launcher.import_graph import git, imported, importers, imports_in, is_file, paths_of, python_files, text_of
 
 _OF_A_CLUSTER: Final = frozenset(
     {"klamm", "launcher", "proto", "cluster", "state_log", "controller", "broker_agent", "admin", "deploy"}
 )
 """Packages that run wherever a test starts a cluster."""
-_LAZY: Final = ("launcher/", "klamm/")
-"""Imports inside the functions of these run only with the command that needs them: the test's text names it."""
+_INSTALLING: Final = frozenset({"klamm", "launcher", "deploy", "tests"})
+"""Packages that a test of an installation tries themselves."""
 _EVERYTHING: Final = frozenset({"pyproject.toml", "klamm", ".ci/run"})
 _WHOLE_TREE: Final = "tests/unit/test_"
 """Tests that read every file of the repository."""
 _PROCESSES: Final = re.compile(r"\bmark\.real\b|\bsubprocess\b")
-_DEEP: Final = "pytest.mark.deep"
-_WORD: Final = re.compile(r"\w+")
+_INSTALLS: Final = "tests.processes.installations.build_wheel"
 
 
 def changed_files(since: str) -> list[str]:
@@ -37,83 +35,90 @@ def changed_files(since: str) -> list[str]:
     Raises:
         StartupError: there is no such commit.
     """
-    tracked = _git("diff", "--name-only", "--no-renames", since, "--", problem=f"--since {since}")
-    return sorted({*tracked, *_git("ls-files", "--others", "--exclude-standard", problem="--changed")})
+    tracked = git("diff", "--name-only", "--no-renames", since, "--", problem=f"--since {since}")
+    return sorted({*tracked, *git("ls-files", "--others", "--exclude-standard", problem="--changed")})
 
 
-def selected_tests(changed: Iterable[str], *, deep: bool = False) -> list[str]:
+def with_other_imports(changed: Iterable[str], since: str) -> frozenset[str]:
+    """Find the changed files that were not there at a commit, are there no longer, or import other modules."""
+    known = frozenset(git("ls-tree", "-r", "--name-only", since, problem=f"--since {since}"))
+    return frozenset(file for file in changed if file not in known or not _imports_as(file, since))
+
+
+def _imports_as(file: str, since: str) -> bool:
+    if not file.endswith(".py") or not is_file(file):
+        return False
+    return imports_in("\n".join(git("show", f"{since}:{file}"))) == imports_in(text_of(file))
+
+
+def selected_tests(changed: Iterable[str], *, deep: bool = False, other_imports: Collection[str] = ()) -> list[str]:
     """List the files of tests that can reach one of the changed files, which may be there no longer.
 
-    `deep`: the tests of the deep suite count too.
+    `deep`: the tests of the deep suite count too; `other_imports`: those of the changed files that are new, or that
+    import other modules than they did.
     """
     changed = list(changed)
-    tests = [file for file in _python_files() if _is_test(file)]
+    tests = [file for file in python_files() if _is_test(file)]
     if _EVERYTHING.intersection(changed):
         return tests
-    reached = _reaching(changed)
-    return [file for file in tests if file in reached or _can_break(file, changed, deep=deep)]
+    # The installed ones are there or not, and import what they import: more is not tried where klamm is installed.
+    installed = [
+        file
+        for file in changed
+        if file in other_imports or not file.endswith(".py") or not is_file(file) or _package(file) in _INSTALLING
+    ]
+    reached = {of_installations: _reaching(files) for of_installations, files in ((False, changed), (True, installed))}
+    return [
+        test
+        for test in tests
+        if test in reached[_installs(test)] or _can_break(test, installed if _installs(test) else changed, deep=deep)
+    ]
 
 
 def _can_break(test: str, changed: list[str], *, deep: bool) -> bool:
     """Whether one of the files can break the test though no chain of imports leads there."""
     if test.startswith(_WHOLE_TREE):
         return bool(changed)
-    names = _names_in(test, deep=deep)
     for file in changed:
         path = Path(file)
-        package = path.parts[0]
         if path.name == "conftest.py" and test.startswith(f"{path.parent}/"):
             return True
-        if path.suffix != ".py" and path.name in _text(test):
+        if path.suffix != ".py" and path.name in text_of(test):
             return True
-        if package == "docs" and path.suffix != ".py" and test.startswith("tests/documents/"):
+        if _package(file) == "docs" and path.suffix != ".py" and test.startswith("tests/documents/"):
             return True
-        runs = package in _OF_A_CLUSTER or package in names
-        if package != "tests" and path.suffix != ".md" and runs and _starts_processes(test):
+        if _package(file) != "tests" and path.suffix != ".md" and _runs(test, file, deep=deep):
             return True
     return False
 
 
-def _reaching(changed: list[str]) -> set[str]:
-    """The changed files and all that import them, directly or not."""
-    importers = _importers()
+def _runs(test: str, file: str, *, deep: bool) -> bool:
+    """Whether processes that the test starts run a file, or may read it."""
+    if not _starts_processes(test):
+        return False
+    if _package(file) in _OF_A_CLUSTER:
+        return True
+    reached = _reached_by_running(test, deep=deep)
+    if is_file(file) and file.endswith(".py"):
+        return file in reached
+    # Data, and modules that are gone: whoever runs a module of their package.
+    return any(each.startswith(f"{_package(file)}/") for each in reached)
+
+
+def _package(file: str) -> str:
+    return Path(file).parts[0]
+
+
+def _reaching(changed: Iterable[str]) -> set[str]:
+    """Find the changed files and all that import them, directly or not."""
     reached: set[str] = set()
     waiting = list(changed)
     while waiting:
         file = waiting.pop()
         if file not in reached:
             reached.add(file)
-            waiting += importers[file]
+            waiting += importers()[file]
     return reached
-
-
-@cache
-def _importers() -> defaultdict[str, set[str]]:
-    """The files that import each file."""
-    files = frozenset(_python_files())
-    importers: defaultdict[str, set[str]] = defaultdict(set)
-    for file in files:
-        for module in _imported(file):
-            path = module.replace(".", "/")
-            for imported in (f"{path}.py", f"{path}/__init__.py"):
-                importers[imported].add(file)
-    return importers
-
-
-@cache
-def _imported(file: str) -> tuple[str, ...]:
-    """The modules that a file imports; names imported from a package may be modules too."""
-    tree = ast.parse(_text(file))
-    return tuple(_modules(tree.body if file.startswith(_LAZY) else ast.walk(tree)))
-
-
-def _modules(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _starts_processes(test: str) -> bool:
@@ -122,60 +127,32 @@ def _starts_processes(test: str) -> bool:
 
 @cache
 def _starts_process(file: str) -> bool:
-    return _PROCESSES.search(_text(file)) is not None
+    return _PROCESSES.search(text_of(file)) is not None
+
+
+def _installs(test: str) -> bool:
+    return _INSTALLS in imported(test)
 
 
 @cache
-def _names_in(test: str, *, deep: bool) -> frozenset[str]:
-    """The names in a test and in the helpers that it imports from the tests."""
-    return frozenset[str]().union(*(_names_in_file(file, deep=deep) for file in _with_helpers(test)))
-
-
-@cache
-def _names_in_file(file: str, *, deep: bool) -> frozenset[str]:
-    return frozenset(_WORD.findall(_text(file) if deep else _text_at_once(file)))
-
-
-def _text_at_once(file: str) -> str:
-    """The text of a file without its tests of the deep suite."""
-    lines = _text(file).splitlines()
-    for node in reversed(ast.parse(_text(file)).body):
-        marks = node.decorator_list if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else []
-        if any(ast.unparse(mark) == _DEEP for mark in marks):
-            del lines[node.lineno - 1 : node.end_lineno]
-    return "\n".join(lines)
+def _reached_by_running(test: str, *, deep: bool) -> frozenset[str]:
+    """Find what the commands run that the test and its helpers name."""
+    return frozenset[str]().union(*(reached_by_running(file, deep=deep) for file in _with_helpers(test)))
 
 
 @cache
 def _with_helpers(test: str) -> frozenset[str]:
+    """Find the test and the helpers that it imports from the tests, directly or not."""
     found: set[str] = set()
     waiting = [test]
     while waiting:
         file = waiting.pop()
-        if file in found or not (ROOT / file).is_file():
+        if file in found or not is_file(file):
             continue
         found.add(file)
-        waiting += (f"{module.replace('.', '/')}.py" for module in _imported(file) if module.startswith("tests."))
+        waiting += (paths_of(module)[0] for module in imported(file) if module.startswith("tests."))
     return frozenset(found)
 
 
 def _is_test(file: str) -> bool:
     return file.startswith("tests/") and Path(file).name.startswith("test_")
-
-
-@cache
-def _python_files() -> tuple[str, ...]:
-    listed = {*_git("ls-files", "*.py", problem="git"), *_git("ls-files", "--others", "--exclude-standard", "*.py")}
-    return tuple(sorted(file for file in listed if (ROOT / file).is_file()))
-
-
-@cache
-def _text(file: str) -> str:
-    return (ROOT / file).read_text("utf-8", errors="replace")
-
-
-def _git(*arguments: str, problem: str = "git") -> list[str]:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, check=False, capture_output=True, text=True)  # noqa: S607 - PATH says which.
-    if done.returncode != 0:
-        raise StartupError(f"{problem}: {done.stderr.strip().splitlines()[0] if done.stderr else 'git failed'}")
-    return done.stdout.splitlines()

@@ -11,7 +11,7 @@ import typer
 
 from admin.cli.output import say
 from cluster.model.exit_codes import ExitCode
-from launcher.changed_tests import changed_files, selected_tests
+from launcher.changed_tests import changed_files, selected_tests, with_other_imports
 from launcher.installation import ROOT, require_clone
 
 app = typer.Typer()
@@ -42,7 +42,8 @@ def run_checks(
     """Run all checks of the repository: format, lint, types, import contracts, coverage of decisions, tests.
 
     --changed runs the static checks and the tests that can reach a changed file: 'klamm test --changed' after an
-    edit, 'klamm test --changed --since main' for a branch.
+    edit, 'klamm test --changed --since main' for a branch. Tests of processes
+    reach the programs of a cluster, and what the commands in their text run.
 
     Other arguments go to pytest, and then only tests run:
     klamm test tests/unit -k partitioner
@@ -55,7 +56,7 @@ def run_checks(
     arguments = list(context.args)
     if changed:
         files = changed_files(since)
-        selected = selected_tests(files, deep=deep)
+        selected = selected_tests(files, deep=deep, other_imports=with_other_imports(files, since))
         say(f"{len(files)} files changed since {since}: {len(selected)} files of tests can reach them")
         failed = _run_all([*_marks(deep, arguments), *_IN_PARALLEL, *arguments, *selected] if selected else [])
     elif arguments:

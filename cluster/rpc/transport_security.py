@@ -81,11 +81,6 @@ class ChannelSecurity:
         """Changes when channels are to be replaced."""
         return self._material.generation
 
-    @property
-    def is_for_all(self) -> bool:
-        """Whether every peer is called under TLS."""
-        return self._secured_listeners is None
-
     def secures(self, endpoint: Endpoint) -> bool:
         """Whether a peer is called under TLS at this endpoint."""
         return (
