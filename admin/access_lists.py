@@ -24,7 +24,7 @@ from cluster.security.acl_numbers import (
     RESOURCE_TYPES,
 )
 from cluster.security.acls import ANY_HOST, CLUSTER_NAME, EVERY_NAME, Operation, PatternType, Permission, ResourceType
-from cluster.security.principals import parse_principal
+from cluster.security.principals import USER, parse_principal
 
 _T = TypeVar("_T")
 _OF_CONFIGS: Final = frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS})
@@ -96,8 +96,8 @@ class Grants(Struct, frozen=True):
 def rules_to_add(resources: Resources, grants: Grants) -> tuple[AclCreation, ...]:
     """Make the rules that options ask for. Raises ConfigError with every mistake."""
     problems = [
-        *_wrong_principals("--allow-principal", grants.allowed),
-        *_wrong_principals("--deny-principal", grants.denied),
+        *_wrong_principals("--allow-principal", grants.allowed, is_new=True),
+        *_wrong_principals("--deny-principal", grants.denied, is_new=True),
         *_wrong_hosts("--allow-host", grants.allowed_hosts),
         *_wrong_hosts("--deny-host", grants.denied_hosts),
     ]
@@ -273,10 +273,13 @@ def _pattern_type(text: str, others: Mapping[str, int], problems: list[str]) -> 
     return known.get(text.lower(), ANY)
 
 
-def _wrong_principals(option: str, texts: Iterable[str]) -> Iterator[str]:
+def _wrong_principals(option: str, texts: Iterable[str], *, is_new: bool = False) -> Iterator[str]:
+    """`is_new`: of a rule that is added; others may be there already, to be found and removed."""
     for text in texts:
         try:
-            parse_principal(text)
+            principal = parse_principal(text)
+            if is_new and principal.type != USER and principal.type.lower() == USER.lower():
+                yield f"{option} {text}: matches nobody: types are compared exactly, so write {USER}:{principal.name}"
         except ConfigError as error:
             yield f"{option}: {'; '.join(error.errors)}"
 

@@ -14,7 +14,7 @@ from cluster.model.errors import (
     PeerUnreachableError,
 )
 from cluster.model.partition import TopicPartition
-from cluster.requests import acls, cluster, configs, elections, log_dirs, reassignments, recovery, topics, users
+from cluster.requests import acls, cluster, configs, elections, log_dirs, quotas, reassignments, recovery, topics, users
 from cluster.requests.request import RequestFor, Response
 
 _LAST_WORD_MS = 1_000
@@ -325,6 +325,10 @@ class AdminClient(ClusterConnection):
         """Create, replace and delete SCRAM credentials; the result has an item for each user."""
         request = users.AlterUserScramCredentialsRequest(tuple(deletions), tuple(upsertions))
         return await self.ask_controller(request)
+
+    async def describe_client_quotas(self) -> quotas.DescribeClientQuotasResponse:
+        """List the quotas of all users and client ids."""
+        return await self.ask_controller(quotas.DescribeClientQuotasRequest())
 
     async def describe_features(self) -> configs.DescribeFeaturesResponse:
         return await self.ask_controller(configs.DescribeFeaturesRequest())

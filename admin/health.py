@@ -76,6 +76,7 @@ class Trouble(StrEnum):
         Severity.CRITICAL,
         "start the broker; if it does not come back, move its replicas: 'klamm reassign generate'",
     )
+    EXPIRED_CERTIFICATE = "expired_certificate", Severity.CRITICAL
     BROKER_NOT_ADMITTED = "broker_not_admitted", Severity.CRITICAL
     FAILED_LOG_DIRECTORY = "failed_log_directory", Severity.CRITICAL
     FULL_LOG_DIRECTORY = "full_log_directory", Severity.CRITICAL
@@ -101,6 +102,8 @@ class Trouble(StrEnum):
     UNCLEANABLE_PARTITION = "uncleanable_partition", Severity.WARNING
     OPEN_TRANSACTION = "open_transaction", Severity.WARNING
     DEAD_LOG_CLEANER = "dead_log_cleaner", Severity.WARNING
+    EXPIRING_CERTIFICATE = "expiring_certificate", Severity.WARNING
+    UNUSABLE_TLS_FILES = "unusable_tls_files", Severity.WARNING
     STUCK_ISR_CHANGE = "stuck_isr_change", Severity.WARNING
     UNDER_REPLICATED = (
         "under_replicated",
@@ -114,6 +117,7 @@ class Trouble(StrEnum):
     STUCK_DIRECTORY_MOVE = "stuck_directory_move", Severity.INFO
     LEFT_REPLICAS = "left_replicas", Severity.INFO
     SHUTTING_DOWN = "shutting_down", Severity.INFO
+    REFUSED_HANDSHAKES = "refused_handshakes", Severity.INFO
     UNACCEPTABLE_DIRECTORY = "unacceptable_directory", Severity.INFO
     IMBALANCED_LEADERS = (
         "imbalanced_leaders",

@@ -17,6 +17,7 @@ from cluster.model.errors import (
     ForeignProtocolError,
     PeerUnreachableError,
     TlsFailedError,
+    TlsMissingError,
     TlsRefusedError,
     UnresolvableHostError,
 )
@@ -93,7 +94,7 @@ class NodeSearch:
         """Take the addresses to begin with. `origin`: where they come from, "" if no user can correct them."""
         self._origin = origin
         self._wrong: set[str] = set()
-        self._fails_by_tls = False
+        self._fails_by_tls = self._lacks_tls = False
         self._bootstrap = tuple(dict.fromkeys(bootstrap))
         self._names = dict(names)
         self._outcomes: dict[str, str] = {}
@@ -166,6 +167,11 @@ class NodeSearch:
         """Advise about addresses at which nothing has ever answered; "" if something has."""
         if not self.is_unproven:
             return ""
+        if self._lacks_tls:
+            return (
+                "give --command-config FILE, with security.protocol=SSL and ssl.* or sasl.* of a client: of a cluster "
+                "that 'klamm up --secure' started it is certs/admin.properties in its data folder"
+            )
         if self._fails_by_tls:
             return "the TLS settings of this side are those of --command-config"
         this, it = ("this address", "it") if len(self._bootstrap) == 1 else ("these addresses", "them")
@@ -257,6 +263,7 @@ class NodeSearch:
         if isinstance(error, ConnectionRefusedByHostError):
             return self.is_unproven and len(self._bootstrap) == 1
         self._fails_by_tls = isinstance(error, TlsFailedError | TlsRefusedError)
+        self._lacks_tls = isinstance(error, TlsMissingError)
         return isinstance(error, UnresolvableHostError | ForeignProtocolError | TlsFailedError)
 
     def _learn_names(self, address: str, answer: DescribeClusterResponse) -> None:

@@ -4,7 +4,7 @@ Everything runs on one event loop. Source: Kafka KafkaServer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -76,7 +76,8 @@ class AgentDependencies(Struct, frozen=True):
     `zookeeper_events` is filled by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` starts the
     graceful shutdown of the process, as its signals do. `apis`: further APIs of the process. `recorded_roles`
     reads this node's state-change log. `stopwatch`: the clock for the time that requests take. `random`: for ids that
-    nobody should guess. `users`: those of its listeners with SCRAM.
+    nobody should guess. `users`: those of its listeners with SCRAM. `findings_of_process`: what the process knows to be
+    wrong with itself.
     """
 
     settings: Settings
@@ -98,6 +99,7 @@ class AgentDependencies(Struct, frozen=True):
     stopwatch: Stopwatch
     random: Random
     users: ScramUsers | None = None
+    findings_of_process: Callable[[], Iterable[Finding]] = tuple
 
 
 class Agent:

@@ -105,7 +105,10 @@ class AgentNode:
         async def describe_findings(_: DescribeFindingsRequest) -> DescribeFindingsResponse:
             restored = agent.registration.restored.findings()
             agent.damaged.forget_ended()
-            of_process = few_open_files_left(f"broker {agent.broker_id}", agent.broker_id)
+            of_process = (
+                *few_open_files_left(f"broker {agent.broker_id}", agent.broker_id),
+                *dependencies.findings_of_process(),
+            )
             return DescribeFindingsResponse((*restored, *of_process, *agent.findings(), *_disk_findings(agent.manager)))
 
         async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:

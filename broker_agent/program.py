@@ -104,8 +104,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             lambda directory, _error: failed_directories.put_nowait(directory),
             options=await _load_options(configs, settings, partial(read_in_sync_partitions, zookeeper, broker_id)),
         )
-        workers = ThreadWorkers(_VALIDATION_THREADS)
-        cleanup.callback(workers.close)
+        cleanup.callback((workers := ThreadWorkers(_VALIDATION_THREADS)).close)
         rules = await load_access_rules(config, metrics, tls.zookeeper, cleanup)
         client = GrpcClusterClient(settings, channel_security(tls))
         cleanup.push_async_callback(client.close)
@@ -128,6 +127,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             log_level=LogLevel(settings.log_level, set_log_level),
             stopwatch=perf_counter,
             random=random,
+            findings_of_process=partial(tls.findings, f"broker {broker_id}", broker_id),
             users=users,
         )
         async with TaskSet() as tasks:

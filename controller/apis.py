@@ -10,6 +10,7 @@ from cluster.model.errors import ErrorCode
 from cluster.requests import acls, agents, configs, reassignments, topics
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
+from cluster.requests.quotas import DescribeClientQuotasRequest
 from cluster.requests.recovery import PlanClusterRecoveryRequest, RecoverClusterRequest
 from cluster.requests.users import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
 from cluster.rpc.apis import ApiKind, Request
@@ -21,6 +22,7 @@ from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.brokers.damaged_replicas import report_damaged_replicas
 from controller.handlers.brokers.producer_ids import allocate_producer_ids
 from controller.handlers.configs.access_lists import create_acls, delete_acls, describe_acls
+from controller.handlers.configs.client_quotas import describe_client_quotas
 from controller.handlers.configs.features import describe_features, update_features
 from controller.handlers.configs.requests import alter_configs, describe_configs
 from controller.handlers.configs.user_credentials import (
@@ -155,6 +157,7 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ControllerApi(DescribeFindingsRequest, ApiKind.QUERY, describe_findings),
     ControllerApi(DescribeUserScramCredentialsRequest, ApiKind.QUERY, describe_user_scram_credentials),
     _mutation(AlterUserScramCredentialsRequest, alter_user_scram_credentials),
+    ControllerApi(DescribeClientQuotasRequest, ApiKind.QUERY, describe_client_quotas),
     # Asked by the process itself, which completes the answer or answers alone: see `controller.node`.
     ControllerApi(DescribeClusterRequest, ApiKind.QUERY, describe_cluster),
 )

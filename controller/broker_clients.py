@@ -112,9 +112,7 @@ async def open_broker_client(
     )
     sasl = _sasl_listeners(config, security.authentication, live, [answered.key for answered in of_active])
     tasks = await cleanup.enter_async_context(TaskSet())
-    servers = await serve_kafka(
-        config.kafka_listeners, admission.limits, tasks, services, metrics, tls=tls.listening, sasl=sasl
-    )
+    servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, metrics, tls=tls, sasl=sasl)
     cleanup.push_async_callback(servers.stop)
     own_addresses.update(endpoint.address for endpoint in servers.endpoints)
     controller = servers.controller(config.id, config.settings.klamm_kafka_rack)

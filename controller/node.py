@@ -110,7 +110,7 @@ class AnsweredRequests:
 
 class ControllerNode:
     """The RequestHandler of a controller process. `apis`: further APIs of the process. `rules`: None without an
-    authorizer.
+    authorizer. `findings_of_process`: what the process knows to be wrong with itself.
     """
 
     def __init__(
@@ -119,8 +119,10 @@ class ControllerNode:
         zookeeper: ZooKeeper,
         apis: Iterable[DirectApi[Any]],
         rules: AccessRules | FixedRules | None = None,
+        findings_of_process: Callable[[], Iterable[Finding]] = tuple,
     ) -> None:
         self._controller, self._rules = controller, rules
+        self._findings_of_process = findings_of_process
         self._zookeeper = zookeeper
         self._answered = AnsweredRequests()
         self._muted = MutedSenders()
@@ -267,7 +269,10 @@ class ControllerNode:
         Whichever it is, it says if it can hardly be reached.
         """
         found = await self._of_cluster(request)
-        of_process = few_open_files_left(f"controller {self._controller.config.id}")
+        of_process = (
+            *few_open_files_left(f"controller {self._controller.config.id}"),
+            *self._findings_of_process(),
+        )
         problems = {} if self._rules is None else self._rules.problems
         of_rules = (znode_finding(path, "; ".join(whys)) for path, whys in problems.items())
         return replace(found, findings=(*of_process, *of_rules, *self._standby_differed(), *found.findings))

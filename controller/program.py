@@ -95,7 +95,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             users=users,
         )
         cleanup.callback(_serve_metrics(config, metrics, controller, tls))
-        node = ControllerNode(controller, zookeeper, state_log_apis(state_changes), rules)
+        findings = partial(tls.findings, f"controller {config.id}")
+        node = ControllerNode(controller, zookeeper, state_log_apis(state_changes), rules, findings)
         entrance.open(guarded(node, rules, metrics, node.topic_of))
         addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
         _log.info("Controller started", **addresses, zookeeper=config.zookeeper)

@@ -7,8 +7,17 @@ import typer
 from admin.cli.broker_documents import write_configs
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, talks_to_cluster
 from admin.cli.output import examples, say
-from admin.cli.quotas import DEFAULT, DeleteOption, QuotaTarget, alter_quotas, checked_name, quotas_of
-from cluster.cli.documents import Format, write_document
+from admin.cli.quotas import (
+    DEFAULT,
+    DeleteOption,
+    QuotaTarget,
+    all_quotas,
+    alter_quotas,
+    checked_name,
+    quotas_of,
+    quotas_text,
+)
+from cluster.cli.documents import Format, write_document, write_table
 from cluster.requests.configs import CLIENT_RESOURCE
 
 app = typer.Typer(no_args_is_help=True, help="Limit what clients produce, consume and change, by their client id.")
@@ -22,6 +31,23 @@ ClientArgument = Annotated[
         callback=checked_name,
     ),
 ]
+
+
+@app.command("list", epilog=examples("klamm clients list", "klamm clients list -o json"))
+@talks_to_cluster()
+def list_clients(*, cluster: Cluster) -> None:
+    """List the client ids with quotas, and the default of all others.
+
+    Quotas of a user, with a client id or without, are in 'klamm users list'.
+    """
+    found = [quotas for quotas in cluster.ask(all_quotas) if quotas.user is None]
+    if cluster.form is not Format.TABLE:
+        documents = [{"client": quotas.client, "configs": quotas.documents} for quotas in found]
+        write_document({"clients": documents}, cluster.form)
+    elif found:
+        write_table(("client", "quotas"), [(quotas.client, quotas_text(quotas.documents)) for quotas in found])
+    else:
+        say("no client id has a quota; 'klamm clients alter' gives one")
 
 
 @app.command(epilog=examples("klamm clients describe reports", "klamm clients describe default -o json"))

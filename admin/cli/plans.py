@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 from typing import Any, Final
+from urllib.parse import unquote
 
 import typer
 from msgspec.structs import asdict
 
 from cluster.cli.documents import write_table
-from cluster.requests.plans import DescribedPartition, Plan
+from cluster.requests.configs import USER_RESOURCE
+from cluster.requests.plans import DescribedPartition, Plan, PlannedSetting
+from cluster.znodes.configs import DEFAULT_ENTITY
 
 _RESOURCES: Final = {2: "topic", 4: "broker", 64: "client", 65: "user"}
 
@@ -35,7 +38,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "settings": [
             {
                 "resource": _RESOURCES.get(s.resource_type, str(s.resource_type)),
-                "name": s.resource_name if s.resource_name else "default",
+                "name": _name_of(s),
                 "config": s.name,
                 "before": s.before,
                 "after": s.after,
@@ -76,13 +79,22 @@ _Table = tuple[tuple[str, ...], list[tuple[object, ...]]]
 def _settings(plan: Plan) -> _Table:
     rows: list[tuple[object, ...]] = [
         (
-            f"{_RESOURCES.get(s.resource_type, s.resource_type)} {s.resource_name if s.resource_name else 'default'}",
+            f"{_RESOURCES.get(s.resource_type, s.resource_type)} {_name_of(s)}",
             s.name,
             f"{_set_to(s.before)} -> {_set_to(s.after)}",
         )
         for s in plan.settings
     ]
     return ("resource", "config", "value"), rows
+
+
+def _name_of(setting: PlannedSetting) -> str:
+    """The name as people give it; that of a user is the name of a znode."""
+    if setting.resource_type != USER_RESOURCE:
+        return setting.resource_name or "default"
+    user, of_client, client = setting.resource_name.partition("/clients/")
+    names = ["default" if name == DEFAULT_ENTITY else unquote(name) for name in (user, client)]
+    return f"{names[0]} with client {names[1]}" if of_client else names[0]
 
 
 def _changes(plan: Plan) -> _Table:

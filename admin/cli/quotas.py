@@ -14,6 +14,7 @@ from cluster.cli.documents import Format, write_document
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.configs import AlterConfigsResource, ConfigResource
 from cluster.requests.plans import Plan
+from cluster.requests.quotas import CLIENT_ENTITY, USER_ENTITY
 
 DEFAULT = "default"
 DeleteOption = Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a quota. Repeatable.")]
@@ -49,9 +50,40 @@ async def quotas_of(connected: AdminClient, owner: QuotaTarget) -> list[dict[str
         message = result.error_message or "cannot describe the quotas"
         raise ApiError(result.error_code, message, value=owner.text)
     # Kafka has no number for this source.
-    what = next(reversed(owner.fields))
-    source = f"default of {what}s" if owner.is_default else what
+    what = "client id" if "client" in owner.fields else "user"
+    source = f"default of {what}s" if owner.is_default else f"this {what}"
+    if len(owner.fields) > 1:
+        source += " of any user" if owner.fields["user"] == DEFAULT else " of this user"
     return [{**document, "source": source} for document in config_documents(result.configs)]
+
+
+class OwnedQuotas(Struct, frozen=True):
+    """Quotas of a user, of a client id, or of both. A name is `default` for all that have none of their own, None where
+    it does not matter.
+    """
+
+    user: str | None
+    client: str | None
+    values: dict[str, str]
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        return [{"name": name, "value": value} for name, value in self.values.items()]
+
+
+def quotas_text(documents: list[dict[str, Any]]) -> str:
+    """Write quotas as `--config` takes them."""
+    return ", ".join(f"{quota['name']}={quota['value']}" for quota in documents)
+
+
+async def all_quotas(connected: AdminClient) -> list[OwnedQuotas]:
+    """List the quotas of all users and client ids. Raises ApiError."""
+    found = []
+    for entry in (await connected.describe_client_quotas()).entries:
+        names = {e.entity_type: DEFAULT if e.entity_name is None else e.entity_name for e in entry.entity}
+        values = {value.key: value.value for value in entry.values}
+        found.append(OwnedQuotas(names.get(USER_ENTITY), names.get(CLIENT_ENTITY), values))
+    return found
 
 
 def alter_quotas(

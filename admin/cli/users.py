@@ -10,7 +10,17 @@ import typer
 from admin.cli.broker_documents import write_configs
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, talks_to_cluster
 from admin.cli.output import examples, say
-from admin.cli.quotas import DEFAULT, DeleteOption, QuotaTarget, alter_quotas, checked_name, quotas_of
+from admin.cli.quotas import (
+    DEFAULT,
+    DeleteOption,
+    OwnedQuotas,
+    QuotaTarget,
+    all_quotas,
+    alter_quotas,
+    checked_name,
+    quotas_of,
+    quotas_text,
+)
 from admin.client import AdminClient
 from cluster.cli.documents import Format, write_document, write_table
 from cluster.model.errors import ApiError, ConfigError, ErrorCode
@@ -113,18 +123,25 @@ def remove(user: UserArgument, *, mechanism: MechanismOption = SCRAM_SHA_512, cl
 @app.command("list", epilog=examples("klamm users list", "klamm users list -o json"))
 @talks_to_cluster()
 def list_users(*, cluster: Cluster) -> None:
-    """List the users with a password, each with its mechanisms.
+    """List the users with a password or a quota, and the default quotas.
 
-    Users of certificates and tokens are not stored anywhere.
+    Users of certificates and tokens are not stored anywhere; only their
+    quotas are. Quotas of client ids, whoever the user is, are in
+    'klamm clients list'.
     """
-    results = cluster.ask(lambda connected: connected.describe_user_scram_credentials()).results
-    users = [_document(result) for result in results]
+
+    async def main(connected: AdminClient) -> tuple[list[dict[str, Any]], list[OwnedQuotas]]:
+        credentials = (await connected.describe_user_scram_credentials()).results
+        return [_document(result) for result in credentials], await all_quotas(connected)
+
+    users = _listed(*cluster.ask(main))
     if cluster.form is not Format.TABLE:
         write_document({"users": users}, cluster.form)
     elif users:
-        write_table(("user", "mechanisms"), [(user["user"], _mechanisms(user)) for user in users])
+        rows = [(user["user"], user["client"], _mechanisms(user), quotas_text(user["configs"])) for user in users]
+        write_table(("user", "client", "mechanisms", "quotas"), rows)
     else:
-        say("no user has a password; 'klamm users set' gives one")
+        say("no user has a password or a quota; 'klamm users set' and 'klamm users alter' give them")
 
 
 @app.command(epilog=examples("klamm users describe ann", "klamm users describe ann --client app -o json"))
@@ -145,7 +162,15 @@ def describe(user: QuotaArgument, *, client: ClientOption = None, cluster: Clust
         (result,) = connected.results_for([f"user {user}"], response.results)
         if result.error_code not in (ErrorCode.NONE, ErrorCode.RESOURCE_NOT_FOUND):
             raise ApiError(result.error_code, result.error_message or "refused", field="user", value=user)
-        return _document(result), await quotas_of(connected, owner)
+        quotas = await quotas_of(connected, owner)
+        if not result.credential_infos and not quotas:
+            raise ApiError(
+                ErrorCode.RESOURCE_NOT_FOUND,
+                f"{owner.text} has neither a password nor a quota of its own: 'klamm users list' shows who has",
+                field="user",
+                value=user,
+            )
+        return _document(result), quotas
 
     found, quotas = cluster.ask(main)
     if cluster.form is not Format.TABLE:
@@ -209,6 +234,16 @@ def _document(result: DescribeUserScramCredentialsResult) -> dict[str, Any]:
         for info in result.credential_infos
     ]
     return {"user": result.user, "mechanisms": mechanisms, "error": result.error_message}
+
+
+def _listed(known: list[dict[str, Any]], quotas: list[OwnedQuotas]) -> list[dict[str, Any]]:
+    """Put users with a password and those with quotas together, by name and then client id."""
+    found = {(user["user"], ""): {**user, "client": None, "configs": []} for user in known}
+    for owned in quotas:
+        if owned.user is not None:
+            nobody: dict[str, Any] = {"user": owned.user, "client": owned.client, "mechanisms": [], "error": None}
+            found.setdefault((owned.user, owned.client or ""), nobody)["configs"] = owned.documents
+    return [found[key] for key in sorted(found)]
 
 
 def _mechanisms(user: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ Source: Kafka QuotaConfigs, ClientQuotaManager, ClientIdQuotaConfigHandler, User
 KIP-599.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import structlog
@@ -29,6 +29,8 @@ CLIENT_QUOTA_CHECKS: Final[Mapping[str, Check]] = {
 """Bytes per second, the same, percent of one thread, and partitions per second."""
 CLIENTS: Final = "clients"
 USERS: Final = "users"
+ChildrenMany = Callable[[Sequence[str]], Awaitable[Sequence[tuple[str, ...] | None]]]
+"""Lists the children of each znode; None of one that is missing."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -114,7 +116,10 @@ class ClientQuotaConfigs:
             changed |= {ConfigEntity(CLIENTS, name) for name in await zookeeper.children(CONFIG_CLIENTS) or ()}
         await self._read(zookeeper, {entity for entity in changed if entity.type == CLIENTS})
         try:
-            users = {*(await _users(zookeeper) if is_new_session else ()), *(e for e in changed if e.type == USERS)}
+            users = {
+                *(await configured_users(zookeeper.children_many) if is_new_session else ()),
+                *(e for e in changed if e.type == USERS),
+            }
             await self._read(zookeeper, users)
         except ZooKeeperAccessError as error:
             # Nothing else that is configured has to wait for it.
@@ -129,9 +134,10 @@ class ClientQuotaConfigs:
                 self._quotas.pop(entity, None)
 
 
-async def _users(zookeeper: ZooKeeper) -> list[ConfigEntity]:
+async def configured_users(children_many: ChildrenMany) -> list[ConfigEntity]:
     """List all users that have configs, and their client ids that have. Raises ZooKeeperError."""
-    users = await zookeeper.children(CONFIG_USERS) or ()
-    clients = await zookeeper.children_many([f"{CONFIG_USERS}/{user}/{CLIENTS}" for user in users])
+    (found,) = await children_many([CONFIG_USERS])
+    users = found or ()
+    clients = await children_many([f"{CONFIG_USERS}/{user}/{CLIENTS}" for user in users])
     of_clients = [f"{u}/{CLIENTS}/{client}" for u, names in zip(users, clients, strict=True) for client in names or ()]
     return [ConfigEntity(USERS, name) for name in (*users, *of_clients)]

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.kafka_settings import KafkaKeys
 from cluster.tls.contexts import client_context, server_context
 from cluster.tls.live import LiveContexts, LiveMaterial
+from cluster.tls.refusals import RefusedHandshakes
 from cluster.tls.settings import TlsSettings
 
 OF_BROKERS: Final = "brokers"
@@ -19,12 +20,14 @@ OF_BROKERS: Final = "brokers"
 
 class KafkaTls(Struct, frozen=True):
     """`to_brokers`: with the certificate of this controller, if it has one. `passing_on`: without it, for what clients
-    ask that have shown none themselves, and must not gain by it. `listening`: for each listener with TLS.
+    ask that have shown none themselves, and must not gain by it. `listening`: for each listener with TLS. `refused`:
+    what its clients are refused for.
     """
 
     to_brokers: LiveContexts
     passing_on: LiveContexts
     listening: Mapping[str, LiveContexts]
+    refused: RefusedHandshakes = field(default_factory=RefusedHandshakes)
 
 
 def kafka_tls(

@@ -217,6 +217,10 @@ class TlsFailedError(PeerNotConnectedError):
     """
 
 
+class TlsMissingError(TlsFailedError):
+    """The other side speaks TLS, and this side has no settings of it at all."""
+
+
 class TlsRefusedError(PeerNotConnectedError):
     """The other side ended the handshake without a word: perhaps it refuses the certificate of this side."""
 

@@ -1,5 +1,6 @@
 """The keys and certificates of a process: of its ports, and of its connections to other nodes and to ZooKeeper."""
 
+import time
 from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
@@ -8,7 +9,11 @@ from cluster.config.config import NodeConfig
 from cluster.config.kafka_tls import KafkaTls, kafka_tls
 from cluster.config.listener_security import PLAINTEXT, peer_tls_of, security_name, server_tls_of
 from cluster.metrics.registry import Metrics, Samples
+from cluster.model.broker import NO_LEADER, BrokerId
+from cluster.process.tls_findings import all_uses, certificate_findings, refusal_findings
+from cluster.requests.cluster import Finding
 from cluster.tls.live import ListenerTls, LiveMaterial, keep_fresh
+from cluster.tls.refusals import RefusedHandshakes
 from cluster.tls.settings import TlsSettings
 
 _DOMAIN, _TYPE = "klamm.tls", "Certificates"
@@ -28,6 +33,8 @@ class ProcessTls:
         self.peers = self._load("peers", peer_tls_of(settings) if is_klamm else None)
         self.zookeeper = self._load("zookeeper", settings.zookeeper_tls)
         self._metrics = metrics
+        self.refused = RefusedHandshakes()
+        """Those at Kafka listeners: gRPC does not say how a handshake ends."""
         metrics.readings(_DOMAIN, _TYPE, "DaysLeft", self._days_left)
         metrics.readings(_DOMAIN, _TYPE, "RejectedFiles", self._rejected)
 
@@ -45,7 +52,15 @@ class ProcessTls:
 
     def of_kafka(self) -> KafkaTls:
         """TLS with which a controller governs brokers of Apache Kafka. Raises ConfigError."""
-        return kafka_tls(self._config.settings, self._config.kafka_listeners, self._loaded)
+        found = kafka_tls(self._config.settings, self._config.kafka_listeners, self._loaded)
+        return replace(found, refused=self.refused)
+
+    def findings(self, who: str, broker: BrokerId = NO_LEADER) -> Iterator[Finding]:
+        """Report what is wrong with certificates. `who`: names this process; `broker`: -1 for a controller."""
+        now_s = time.time()
+        for material, uses in all_uses(self._uses.items()):
+            yield from certificate_findings(who, material, uses, now_s, broker)
+        yield from refusal_findings(who, self.refused.recent(now_s), broker)
 
     @property
     def secured_listeners(self) -> frozenset[str]:

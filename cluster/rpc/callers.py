@@ -68,7 +68,7 @@ class CallerIdentifier:
         host = host_of(peer)
         if not self.is_secured:
             return IdentifiedCaller(Identity(ANONYMOUS, host))
-        certificate = peer_certificate(authenticated, with_fingerprint=self._sasl is not None)
+        certificate = self._certificate(authenticated)
         session = None if is_authenticating else self._session(certificate, headers)
         if certificate is None:
             principal = ANONYMOUS if session is None else session.principal
@@ -76,6 +76,12 @@ class CallerIdentifier:
         principal, node = self._named_by(certificate, session)
         until = None if session is None else session.expires_at
         return IdentifiedCaller(Identity(principal, host, node), certificate, until)
+
+    def _certificate(self, authenticated: Mapping[str, Iterable[bytes]]) -> PeerCertificate | None:
+        try:
+            return peer_certificate(authenticated, with_fingerprint=self._sasl is not None)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "; ".join(error.errors)) from error
 
     def _session(self, certificate: PeerCertificate | None, headers: Mapping[str, object]) -> UserSession | None:
         if self._sasl is None:

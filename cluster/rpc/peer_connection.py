@@ -7,7 +7,15 @@ from typing import Any, Final
 
 import grpc
 
-from cluster.model.errors import ApiError, ConfigError, ErrorCode, PeerUnreachableError, TlsFailedError, TlsRefusedError
+from cluster.model.errors import (
+    ApiError,
+    ConfigError,
+    ErrorCode,
+    PeerUnreachableError,
+    TlsFailedError,
+    TlsMissingError,
+    TlsRefusedError,
+)
 from cluster.requests.authentication import AuthenticateRequest, AuthenticateResponse
 from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
 from cluster.rpc.client_sessions import ClientSession
@@ -138,7 +146,7 @@ class PeerConnection:
         if self.is_made or failure.why != CONNECTION_CLOSED or not await speaks_tls(self._address, _PROBE_S):
             return failure
         if self.security is None:
-            return TlsFailedError(failure.address, _NO_TLS_HERE)
+            return TlsMissingError(failure.address, _NO_TLS_HERE)
         why, is_certain = self.security.why_closed()
         return (TlsFailedError if is_certain else TlsRefusedError)(failure.address, f"{failure.why}: {why}")
 

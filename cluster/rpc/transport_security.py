@@ -15,6 +15,7 @@ from cluster.model.broker import Endpoint
 from cluster.requests.context import PeerCertificate
 from cluster.tls.live import ListenerTls, LiveMaterial
 from cluster.tls.material import Material, why_refused
+from cluster.tls.names import subject_of
 
 _WITH_TLS = frozenset({"SSL", "SASL_SSL"})
 
@@ -50,14 +51,17 @@ def peer_certificate(
 ) -> PeerCertificate | None:
     """Read from a call's `auth_context` the certificate that the handshake verified; None if the caller showed none.
 
-    Only URIs are taken for identities: gRPC's own `peer_identity` mixes them with host names.
+    Only URIs are taken for identities: gRPC's own `peer_identity` mixes them with host names. Its form of the
+    distinguished name differs from Kafka's, so that is read from the certificate itself. Raises ConfigError.
     """
     subject = next(iter(authenticated.get("x509_subject", ())), None)
     if subject is None:
         return None
+    pem = next(iter(authenticated.get("x509_pem_cert", ())), None)
+    name = subject.decode(errors="replace") if pem is None else subject_of(pem)
     uris = tuple(uri.decode(errors="replace") for uri in authenticated.get("peer_uri", ()))
     fingerprint = _fingerprint(authenticated) if with_fingerprint else ""
-    return PeerCertificate(subject.decode(errors="replace"), uris, fingerprint)
+    return PeerCertificate(name, uris, fingerprint)
 
 
 def _fingerprint(authenticated: Mapping[str, Iterable[bytes]]) -> str:

@@ -114,6 +114,7 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "Watch": _of_topics(Operation.DESCRIBE, shown="events.topic"),
     "DescribeUserScramCredentials": _DESCRIBE_CLUSTER,
     "AlterUserScramCredentials": _ALTER_CLUSTER,
+    "DescribeClientQuotas": Requirement(Operation.DESCRIBE_CONFIGS),
     # From controllers to brokers.
     "LeaderAndIsr": _from(NodeRole.CONTROLLER, "controller_id"),
     "StopReplica": _from(NodeRole.CONTROLLER, "controller_id"),

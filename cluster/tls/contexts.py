@@ -23,6 +23,8 @@ def server_context(settings: TlsSettings, material: Material | None = None) -> s
         raise ConfigError(errors)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    # Otherwise a client of TLS 1.2 could demand handshake after handshake on one connection, with an older OpenSSL.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     _load(context, settings, load_material(settings) if material is None else material)
     return context
 

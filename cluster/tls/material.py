@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from msgspec import Struct
 
 from cluster.model.errors import ConfigError
+from cluster.tls.names import distinguished_name
 from cluster.tls.secret import Secret
 from cluster.tls.settings import TlsSettings, require_consistent
 from cluster.tls.stores import KeyStore, read_keystore, read_truststore
@@ -22,7 +23,7 @@ from cluster.tls.stores import KeyStore, read_keystore, read_truststore
 class OwnCertificate(Struct, frozen=True):
     """A private key in PEM form, not encrypted, with its certificates, that of the key first.
 
-    `not_after`: when the first of them expires, in seconds since 1970.
+    `not_before`, `not_after`: from when on all of them are valid, and when the first expires, in seconds since 1970.
     """
 
     key: Secret
@@ -31,6 +32,7 @@ class OwnCertificate(Struct, frozen=True):
     issuer: str
     serial: int
     not_after: float
+    not_before: float = 0.0
 
     @property
     def is_expired(self) -> bool:
@@ -89,10 +91,11 @@ def _own(store: KeyStore, settings: TlsSettings, now: datetime) -> OwnCertificat
     return OwnCertificate(
         key=Secret(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()),
         chain=b"".join(one.public_bytes(Encoding.PEM) for one in store.chain),
-        subject=leaf.subject.rfc4514_string(),
-        issuer=leaf.issuer.rfc4514_string(),
+        subject=distinguished_name(leaf.subject),
+        issuer=distinguished_name(leaf.issuer),
         serial=leaf.serial_number,
         not_after=min(one.not_valid_after_utc for one in store.chain).timestamp(),
+        not_before=max(one.not_valid_before_utc for one in store.chain).timestamp(),
     )
 
 
@@ -122,7 +125,7 @@ def _public(key: Any) -> bytes:
 
 
 def _named(certificate: x509.Certificate) -> str:
-    return certificate.subject.rfc4514_string() or f"serial number {certificate.serial_number:x}"
+    return distinguished_name(certificate.subject) or f"serial number {certificate.serial_number:x}"
 
 
 def _time(moment: datetime) -> str:

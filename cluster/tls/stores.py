@@ -37,7 +37,8 @@ def read_keystore(settings: TlsSettings) -> KeyStore:
         content = f"{settings.keystore_key.reveal()}\n{settings.keystore_certificate_chain}\n".encode()
     else:
         name, where = settings.key("keystore_location"), settings.keystore_location
-        content = read_guarded(name, where, "a private key")
+        is_pkcs12 = settings.keystore_type.upper() == "PKCS12"
+        content = read_guarded(name, where, "a private key", lambda found: is_pkcs12 or _KEY.search(found))
     if settings.keystore_type.upper() == "PKCS12":
         return _keystore_of_pkcs12(settings, content, f"{name}: {where}")
     return _keystore_of_pem(settings, content, f"{name}: {where}")
@@ -53,6 +54,11 @@ def read_truststore(settings: TlsSettings) -> tuple[x509.Certificate, ...]:
         content = read_guarded(name, where)
     about = f"{name}: {where}"
     if settings.truststore_type.upper() != "PKCS12":
+        if _KEY.search(content) and not _CERTIFICATE.search(content):
+            raise _wrong(
+                f"{about}: holds a private key and no certificate: a trust store is the certificates of authorities; "
+                f"the key of this side, with its certificate, belongs into {settings.key('keystore_location')}"
+            )
         return _certificates(content, about, settings.key("truststore_type"))
     try:
         store = load_pkcs12(content, _bytes(settings.truststore_password))
@@ -66,6 +72,11 @@ def read_truststore(settings: TlsSettings) -> tuple[x509.Certificate, ...]:
 
 def _keystore_of_pem(settings: TlsSettings, content: bytes, about: str) -> KeyStore:
     found = _KEY.search(content)
+    if found is None and _CERTIFICATE.search(content):
+        raise _wrong(
+            f"{about}: holds certificates and no private key: a key store is the key of this side with its "
+            f"certificate; certificates of authorities belong into {settings.key('truststore_location')}"
+        )
     if found is None:
         raise _wrong(f"{about}: {_no_pem(content, 'private key', settings.key('keystore_type'))}")
     is_encrypted = found[1].startswith(b"ENCRYPTED") or b"Proc-Type: 4,ENCRYPTED" in found[0]

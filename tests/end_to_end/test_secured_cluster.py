@@ -62,6 +62,8 @@ def test_no_port_answers_who_has_no_certificate(cluster: LocalCluster) -> None:
     refused = run_klamm("cluster", "describe", "--bootstrap", nodes[0].address, "--timeout", "2")
     assert refused.returncode == 1
     assert "security.protocol=SSL is not set" in refused.stderr
+    assert "give --command-config FILE" in refused.stderr
+    assert "certs/admin.properties in its data folder" in refused.stderr
 
 
 def test_records_outlive_the_active_controller(cluster: LocalCluster) -> None:
@@ -130,8 +132,23 @@ def test_a_user_has_its_quota_whatever_its_client_calls_itself(cluster: LocalClu
 
     eventually(is_counted, "the quota and the right are known to the brokers")
     klamm(cluster, "users", "set", "ann", stdin="secret\n")
+    klamm(cluster, "users", "alter", principal, "--client", "app", "--config", "request_percentage=50")
+    planned = klamm(cluster, "users", "alter", principal, "--config", "consumer_byte_rate=1", "--dry-run").stdout
+    assert f"user {principal}  consumer_byte_rate" in planned
+    klamm(cluster, "clients", "alter", "default", "--config", "consumer_byte_rate=2000000")
     listed = as_json(cluster, "users", "list")["users"]
-    assert [(user["user"], user["mechanisms"][0]["mechanism"]) for user in listed] == [("ann", "SCRAM-SHA-512")]
+    assert [
+        (user["user"], user["client"], [m["mechanism"] for m in user["mechanisms"]], user["configs"]) for user in listed
+    ] == [
+        (principal, None, [], [{"name": "producer_byte_rate", "value": "1000000"}]),
+        (principal, "app", [], [{"name": "request_percentage", "value": "50"}]),
+        ("ann", None, ["SCRAM-SHA-512"], []),
+    ]
+    of_clients = as_json(cluster, "clients", "list")["clients"]
+    assert of_clients == [{"client": "default", "configs": [{"name": "consumer_byte_rate", "value": "2000000"}]}]
+    nobody = run_klamm("users", "describe", "nobody", "--data", str(cluster.folder))
+    assert (nobody.returncode, nobody.stdout) == (1, "")
+    assert "user nobody has neither a password nor a quota of its own" in nobody.stderr
     refused = run_klamm("users", "list", *where)
     assert "may not Describe Cluster kafka-cluster" in refused.stderr
 

@@ -33,6 +33,7 @@ ARGUMENTS = {
     "brokers shutdown": ("1",),
     "clients alter": ("app", "--config", "producer_byte_rate=1"),
     "clients describe": ("app",),
+    "clients list": (),
     "cluster describe": (),
     "cluster health": (),
     "cluster recover": ("--execute", "--yes"),

@@ -3,6 +3,7 @@ restart, and nobody keeps others out.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -76,7 +77,9 @@ class Port:
     @asynccontextmanager
     async def open(self, limits: ServerLimits = LIMITS, at_once: int = 8) -> AsyncIterator["Port"]:
         async with TaskSet() as tasks:
-            handshakes = Handshakes("SSL", self.tls.listening["SSL"], asyncio.Semaphore(at_once), self.metrics)
+            handshakes = Handshakes(
+                "SSL", self.tls.listening["SSL"], asyncio.Semaphore(at_once), self.metrics, self.tls.refused
+            )
             server = KafkaServer(self.peer.open, limits, tasks, places())
             self.port = await server.start("127.0.0.1", 0, tls=handshakes)
             try:
@@ -121,15 +124,17 @@ async def test_refused_clients_are_counted_and_named(port: Port) -> None:
         async with port.open():
             await refuse_five(port, stranger)
     assert port.refused() == 5
-    assert [
-        line["why"] for line in lines if line["event"] == "TLS handshake failed" and line["peer"] == "127.0.0.1"
-    ] == [
-        "it shows no certificate",
-        "its certificate is not accepted: unable to get local issuer certificate",
-        "it closed the connection, perhaps because it does not trust the certificate of this side",
-        "it speaks HTTP without TLS",
-        "it does not speak TLS",
-    ]
+    assert (
+        [line["why"] for line in lines if line["event"] == "TLS handshake failed" and line["peer"] == "127.0.0.1"]
+        == [
+            "it shows no certificate",
+            "its certificate is not accepted: unable to get local issuer certificate",
+            "it closed the connection, perhaps because it does not trust the certificate of this side",
+            "it speaks HTTP without TLS",
+            "it does not speak TLS",
+        ]
+        == [refusal.why for refusal in reversed(port.tls.refused.recent(time.time()))]
+    )
 
 
 async def refuse_five(port: Port, stranger: Path) -> None:

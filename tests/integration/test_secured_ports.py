@@ -198,7 +198,10 @@ async def test_a_client_whose_settings_of_tls_are_certainly_wrong_does_not_wait(
     assert why in str(caught.value)
     # The time was not used up.
     assert "within" not in str(caught.value)
-    assert "the TLS settings of this side are those of --command-config" in str(caught.value)
+    advice = (
+        "give --command-config FILE" if tls is None else "the TLS settings of this side are those of --command-config"
+    )
+    assert advice in str(caught.value)
 
 
 async def test_a_client_waits_for_a_port_that_does_not_take_its_certificate(made: Authorities) -> None:

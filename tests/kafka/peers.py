@@ -198,7 +198,7 @@ async def kafka_listener(
             tasks,
             services,
             metrics,
-            tls={} if tls is None else tls.listening,
+            tls=tls,
             sasl=with_sasl,
         )
         try:

@@ -76,7 +76,7 @@ ALTER_CLUSTER = {
     "AlterReplicaLogDirs",
     "OnlineLogDir",
 }
-"""All others need Describe on the cluster, and InitProducerId IdempotentWrite."""
+"""All others need Describe on the cluster, InitProducerId IdempotentWrite, and DescribeClientQuotas DescribeConfigs."""
 
 _TWO = (SHOWN, HIDDEN)
 REQUESTS: dict[str, Any] = {
@@ -231,6 +231,8 @@ def right_of(method: str) -> tuple[Operation, ResourceType, str]:
         return Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     if method == "InitProducerId":
         return Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
+    if method == "DescribeClientQuotas":
+        return Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
     operation = Operation.ALTER if method in ALTER_CLUSTER else Operation.DESCRIBE
     return operation, ResourceType.CLUSTER, CLUSTER_NAME
 

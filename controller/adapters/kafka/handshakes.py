@@ -9,6 +9,7 @@ handshake.
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -17,6 +18,7 @@ import structlog
 
 from cluster.metrics.registry import Metrics
 from cluster.tls.live import LiveContexts
+from cluster.tls.refusals import RefusedHandshakes
 
 AT_ONCE: Final = 8
 """Handshakes that have a turn at the same time: about 20 ms of the event loop."""
@@ -40,11 +42,18 @@ class Handshakes:
     """Gives turns to the handshakes of a listener, and records those that failed.
 
     `contexts`: what they are made with. `turns`: a place for each of the handshakes that all listeners of the process
-    make at the same time.
+    make at the same time. `refused`: remembers those that failed.
     """
 
-    def __init__(self, listener: str, contexts: LiveContexts, turns: asyncio.Semaphore, metrics: Metrics) -> None:
-        self._contexts, self._turns = contexts, turns
+    def __init__(
+        self,
+        listener: str,
+        contexts: LiveContexts,
+        turns: asyncio.Semaphore,
+        metrics: Metrics,
+        refused: RefusedHandshakes,
+    ) -> None:
+        self._listener, self._contexts, self._turns, self._refused = listener, contexts, turns, refused
         self._failed = metrics.meter("klamm.tls", "Handshakes", "Failed", listener=listener)
 
     @asynccontextmanager
@@ -66,8 +75,10 @@ class Handshakes:
 
     def failed(self, host: str, error: Exception, timeout_s: float) -> None:
         """Count a handshake that failed, and log it. `timeout_s`: the time that it had."""
+        why = _why(error, timeout_s)
         self._failed.mark()
-        _log.warning("TLS handshake failed", peer=host, why=_why(error, timeout_s))
+        self._refused.add(self._listener, host, why, time.time())
+        _log.warning("TLS handshake failed", peer=host, why=why)
 
 
 class _Turn:

@@ -12,13 +12,13 @@ import structlog
 from cluster.aio.tasks import TaskSet
 from cluster.config.connection_overrides import connection_overrides
 from cluster.config.kafka_listeners import KafkaListener
+from cluster.config.kafka_tls import KafkaTls
 from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, BrokerId, Endpoint
-from cluster.model.errors import ClusterError, StartupError
+from cluster.model.errors import ApiError, ClusterError, ConfigError, ErrorCode, StartupError
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.callers import CallerIdentifier, IdentifiedCaller
-from cluster.tls.live import LiveContexts
 from cluster.tls.names import authenticated_names
 from controller.adapters.kafka.authentication import AuthenticatingSession, SaslListener
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
@@ -55,12 +55,12 @@ async def serve_kafka(
     services: KafkaServices,
     metrics: Metrics,
     *,
-    tls: Mapping[str, LiveContexts] = {},
+    tls: KafkaTls | None = None,
     sasl: Mapping[str, SaslListener] = {},
 ) -> KafkaServers:
     """Serve at each listener. Raises StartupError if an address cannot be bound, or an override names an unknown host.
 
-    `tasks`: those of the connections. `tls`, `sasl`: by the names of the listeners that have it.
+    `tasks`: those of the connections. `sasl`: by the names of the listeners that have it. `tls`: None if none has.
     """
     bounds, settings = _limits(limits.settings), limits.settings
     overrides = await _by_address(connection_overrides(settings.max_connections_per_ip_overrides))
@@ -71,7 +71,7 @@ async def serve_kafka(
     endpoints: list[Endpoint] = []
     try:
         for listener in listeners:
-            own_tls = tls[listener.name] if listener.has_tls else None
+            own_tls = tls.listening[listener.name] if listener.has_tls and tls is not None else None
             is_authenticated = own_tls is not None and own_tls.current().verify_mode is ssl.CERT_REQUIRED
             callers = CallerIdentifier(
                 is_secured=own_tls is not None, mapping=settings.mapping_of(listener.name), knows_nodes=False
@@ -83,7 +83,9 @@ async def serve_kafka(
             else:
                 opened = partial(_open, services, listener.name, is_authenticated, callers)
             server = KafkaServer(opened, bounds, tasks, table, on_filling=hosts.look, on_freed=services.memory.freed)
-            handshakes = None if own_tls is None else Handshakes(listener.name, own_tls, turns, metrics)
+            handshakes = None
+            if own_tls is not None and tls is not None:
+                handshakes = Handshakes(listener.name, own_tls, turns, metrics, tls.refused)
             endpoints.append(listener.endpoint(await server.start(listener.host, listener.port, tls=handshakes)))
             servers.append(server)
     except BaseException:
@@ -98,7 +100,10 @@ def _open(
 ) -> KafkaSession:
     """Open the session of a client. Raises ApiError for a certificate that is no identity."""
     name = _name_of(peer)
-    shown = {} if peer.certificate is None else authenticated_names(peer.certificate)
+    try:
+        shown = {} if peer.certificate is None else authenticated_names(peer.certificate)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "; ".join(error.errors)) from error
     caller = callers.identify(name, shown, {})
     return KafkaSession(services, listener, name, caller, is_authenticated=is_authenticated)
 

@@ -176,6 +176,11 @@ class ControllerServiceStub:
                 request_serializer=klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsResponse.FromString,
                 _registered_method=True)
+        self.DescribeClientQuotas = channel.unary_unary(
+                '/klamm.v1.ControllerService/DescribeClientQuotas',
+                request_serializer=klamm_dot_v1_dot_controller__pb2.DescribeClientQuotasRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_controller__pb2.DescribeClientQuotasResponse.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/klamm.v1.ControllerService/Watch',
                 request_serializer=klamm_dot_v1_dot_watch__pb2.WatchRequest.SerializeToString,
@@ -362,6 +367,13 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeClientQuotas(self, request, context):
+        """Lists the quotas of all users and client ids.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Watch(self, request, context):
         """Stream of cluster events. Ends when the controller resigns.
         """
@@ -506,6 +518,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.AlterUserScramCredentials,
                     request_deserializer=klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsResponse.SerializeToString,
+            ),
+            'DescribeClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeClientQuotas,
+                    request_deserializer=klamm_dot_v1_dot_controller__pb2.DescribeClientQuotasRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_controller__pb2.DescribeClientQuotasResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -1242,6 +1259,33 @@ class ControllerService:
             '/klamm.v1.ControllerService/AlterUserScramCredentials',
             klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsRequest.SerializeToString,
             klamm_dot_v1_dot_controller__pb2.AlterUserScramCredentialsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ControllerService/DescribeClientQuotas',
+            klamm_dot_v1_dot_controller__pb2.DescribeClientQuotasRequest.SerializeToString,
+            klamm_dot_v1_dot_controller__pb2.DescribeClientQuotasResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -16,6 +16,7 @@ from cluster.requests.configs import (
     DescribeConfigsRequest,
 )
 from cluster.requests.plans import PlannedSetting
+from cluster.requests.quotas import DescribeClientQuotasRequest
 from cluster.requests.users import (
     DescribeUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -148,6 +149,41 @@ def test_quotas_of_a_user_are_altered_and_described_without_its_credentials(user
         (described,) = (await c.ask(DescribeConfigsRequest((ConfigResource(USER_RESOURCE, user),)))).results
         assert [(config.name, config.value) for config in described.configs] == [("producer_byte_rate", "9")]
         assert "secret" not in repr(described)
+        await c.stop()
+
+    run_virtually(main)
+
+
+def test_all_quotas_are_listed_and_nothing_else_of_users() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1)
+
+        async def listed() -> list[tuple[list[tuple[str, str | None]], dict[str, str]]]:
+            entries = (await c.ask(DescribeClientQuotasRequest())).entries
+            return [
+                ([(e.entity_type, e.entity_name) for e in entry.entity], {v.key: v.value for v in entry.values})
+                for entry in entries
+            ]
+
+        assert await listed() == []
+        rate = {"producer_byte_rate": "1"}
+        await world.create("/config/users/ann", encode_config({"SCRAM-SHA-512": "salt=secret"}))
+        await world.create("/config/users/CN%3Dbob%2CO%3Dx", encode_config({**rate, "SCRAM-SHA-256": "salt=secret"}))
+        await world.create("/config/users/CN%3Dbob%2CO%3Dx/clients")
+        await world.create("/config/users/CN%3Dbob%2CO%3Dx/clients/app", encode_config({"request_percentage": "12.5"}))
+        await world.create("/config/users/<default>", encode_config(rate))
+        await world.create("/config/users/broken", b"not JSON")
+        await world.create("/config/clients/%3Cdefault%3E", encode_config({"consumer_byte_rate": "2"}))
+        await world.create("/config/clients/<default>", encode_config({"consumer_byte_rate": "3"}))
+        await world.create("/config/clients/former", encode_config({}))
+        bob = ("user", "CN=bob,O=x")
+        assert await listed() == [
+            ([("user", None)], rate),
+            ([bob], rate),
+            ([bob, ("client-id", "app")], {"request_percentage": "12.5"}),
+            ([("client-id", "<default>")], {"consumer_byte_rate": "2"}),
+            ([("client-id", None)], {"consumer_byte_rate": "3"}),
+        ]
         await c.stop()
 
     run_virtually(main)

@@ -73,6 +73,7 @@ def test_producers_and_consumers_get_what_kafka_acls_gives_them(
         (ORDERS, Grants(("alice",)), "--allow-principal: principal 'alice': is not Type:name"),
         (ORDERS, Grants(("User:a",), denied_hosts=("*",)), "--deny-host needs --deny-principal"),
         (ORDERS, Grants(("User:a",), allowed_hosts=("web.example",)), "--allow-host web.example: is no address"),
+        (ORDERS, Grants((), ("user:a",)), "--deny-principal user:a: matches nobody"),
         (ORDERS, Grants(("User:a",), operations=("Fly",)), "--operation Fly: must be one of All, Read"),
         (ORDERS, Grants(("User:a",), operations=("ClusterAction",)), "nobody does that to a Topic; it has: All, Alter"),
         (Resources(), ALICE, "no resource: give --topic"),
@@ -88,6 +89,11 @@ def test_a_wrong_rule_is_refused_with_its_option_and_value(resources: Resources,
     with pytest.raises(ConfigError) as caught:
         rules_to_add(resources, grants)
     assert why in "; ".join(caught.value.errors)
+
+
+def test_a_rule_of_a_type_that_nobody_has_can_be_removed() -> None:
+    (found,) = filters(ORDERS, Grants(("user:a",)))
+    assert found.principal_filter == "user:a"
 
 
 def test_a_filter_matches_whatever_is_not_said() -> None:

@@ -62,6 +62,7 @@ def test_a_key_with_a_password(made: Certificates) -> None:
 
 def test_clients_without_a_certificate_are_refused_where_one_is_required(made: Certificates) -> None:
     required = server_context(replace(settings_of(made), client_auth="required"))
+    assert required.options & ssl.OP_NO_RENEGOTIATION
     anonymous = client_context(TlsSettings(truststore_location=str(made.authority)))
     assert handshake(client_context(settings_of(made)), required) == "TLSv1.3"
     with pytest.raises(ssl.SSLError, match="peer did not return a certificate"):
@@ -123,6 +124,19 @@ def test_what_cannot_be_used_is_named_by_its_setting(made: Certificates, changes
         server_context(replace(settings_of(made), **changes))
     assert what in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+def test_a_store_of_the_other_kind_is_named_with_the_setting_where_it_belongs(made: Certificates) -> None:
+    usual = settings_of(made)
+    with pytest.raises(ConfigError) as refused:
+        # Everyone may read certificates, so that is not what is wrong with them.
+        server_context(replace(usual, keystore_location=str(made.authority)))
+    assert "holds certificates and no private key" in str(refused.value)
+    assert "certificates of authorities belong into ssl.truststore.location" in str(refused.value)
+    with pytest.raises(ConfigError) as refused:
+        server_context(replace(usual, truststore_location=str(made.key)))
+    assert "holds a private key and no certificate" in str(refused.value)
+    assert "belongs into ssl.keystore.location" in str(refused.value)
 
 
 def test_a_locked_key_without_its_password_asks_nobody(made: Certificates) -> None:
