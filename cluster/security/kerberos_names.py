@@ -72,6 +72,11 @@ class KerberosRules(Struct, frozen=True):
 
     rules: tuple[KerberosRule, ...] = (KerberosRule(DEFAULT),)
 
+    @property
+    def text(self) -> str:
+        """As in the settings."""
+        return ",".join(rule.text for rule in self.rules)
+
     def user_of(self, principal: str, own_realm: str) -> str:
         """The user of a principal, such as `kafka/broker-1.example@EXAMPLE`. `own_realm`: Kerberos' default realm.
 
@@ -87,10 +92,8 @@ class KerberosRules(Struct, frozen=True):
         except ConfigError as error:
             raise ConfigError([f"principal {principal!r}: {line}" for line in error.errors]) from error
         if name is None:
-            rules = ",".join(rule.text for rule in self.rules)
-            raise ConfigError(
-                [f"principal {principal!r}: no rule of {SETTING} is for it: {rules}, realm {own_realm!r}"]
-            )
+            why = f"no rule of {SETTING} is for it: {self.text}, realm {own_realm!r}"
+            raise ConfigError([f"principal {principal!r}: {why}"])
         if not 0 < len(name) <= NAME_LENGTH_MAX:
             why = f"{SETTING} make a name of {len(name)} characters of it: 1 to {NAME_LENGTH_MAX} are allowed"
             raise ConfigError([f"principal {principal!r}: {why}"])

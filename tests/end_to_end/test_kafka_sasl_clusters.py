@@ -132,16 +132,19 @@ class SaslCluster(KafkaCluster):
     async def open(self, address: str, user: str = "", password: str | None = None) -> KafkaConnection:
         """A connection of a client to a broker or a controller."""
         host, _, port = address.rpartition(":")
-        user = user or self.user
-        given = Secret(self.passwords[user] if password is None else password)
         tls = TlsSettings(truststore_location=str(self._certificates.authority))
         return await KafkaConnection.open(
             Endpoint(host, int(port), self.shape.protocol, self.shape.protocol),
             client_id="test",
             timeout_s=TIMEOUT_S,
             tls=client_context(tls) if self.shape.protocol == "SASL_SSL" else None,
-            login=lambda: ClientCredentials(self.shape.mechanism, user, given),
+            login=lambda: self.credentials(user or self.user, password),
         )
+
+    def credentials(self, user: str, password: str | None) -> ClientCredentials:
+        """Those of a client. `password` None: its own."""
+        given = Secret(self.passwords[user] if password is None else password)
+        return ClientCredentials(self.shape.mechanism, user, given)
 
     def call(self, address: str, request: Any, version: int, response: Any, user: str = "") -> Any:
         async def called() -> Any:
