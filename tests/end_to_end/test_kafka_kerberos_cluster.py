@@ -41,7 +41,7 @@ def kdc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kdc]:
 class KerberosCluster(SaslCluster):
     """Its brokers and controllers have one principal, that of their host, and so one user, which is a super user."""
 
-    host = "localhost"
+    host, replicas = "localhost", 2
 
     def __init__(self, folder: Path, zookeeper: str, kdc: Kdc, version: str, protocol: str) -> None:
         shape = Secured(version, protocol, "GSSAPI", has_authorizer=True)
@@ -59,6 +59,8 @@ class KerberosCluster(SaslCluster):
             **super().of_brokers(),
             "listeners": f"{self.shape.protocol}://{{}}",
             "sasl.kerberos.service.name": SERVICE,
+            # Otherwise brokers keep a ticket for a minute, also one that has expired.
+            "sasl.kerberos.min.time.before.relogin": 1000,
             "sasl.kerberos.principal.to.local.rules": "RULE:[1:$1@$0](admin@.*)s/@.*/-of-kafka/,DEFAULT",
             "super.users": f"User:{SERVICE};User:admin-of-kafka",
         }
@@ -122,8 +124,8 @@ def test_a_cluster_with_kerberos_is_adopted_and_left(
 ) -> None:
     cluster = KerberosCluster(tmp_path, zookeeper, kdc, version, protocol)
     try:
-        cluster.start_brokers(3, cluster.of_brokers(), protocol)
-        made = cluster.tool("topics", "--create", "--topic", "t", "--partitions", "6", "--replication-factor", "3")
+        cluster.start_brokers(2, cluster.of_brokers(), protocol)
+        made = cluster.tool("topics", "--create", "--topic", "t", "--partitions", "6", "--replication-factor", "2")
         assert made.returncode == 0, made.stdout + made.stderr
         found = cluster.adopt()
         assert found["refusals"] == []
@@ -138,9 +140,6 @@ def test_a_cluster_with_kerberos_is_adopted_and_left(
         eventually(lambda: cluster.active() in cluster.brokers, "a broker is the controller")
         assert cluster.tool("topics", "--describe", "--topic", "t").returncode == 0
     finally:
-        for name in ("controller-901", "controller-902", "kafka-1", "kafka-3"):
-            if (tmp_path / f"{name}.log").exists():
-                __import__("shutil").copy(tmp_path / f"{name}.log", "/tmp/k34g/")
         cluster.end()
 
 
@@ -149,19 +148,17 @@ def _govern(cluster: KerberosCluster, ids: list[int]) -> None:
     eventually(lambda: cluster.is_whole("u"), "all replicas are in sync")
     _judges_clients(cluster)
     first = cluster.active()
-    cluster.kill("kafka-3")
-    eventually(lambda: cluster.is_whole("u", 2) and not cluster.leads("u", 3), "broker 3 is out")
+    cluster.kill("kafka-2")
+    eventually(lambda: cluster.is_whole("u", 1) and not cluster.leads("u", 2), "broker 2 is out")
     # That it is in sync again only the leaders say, by AlterPartition from 2.7 on: they authenticate to klamm.
-    cluster.restart(3)
-    eventually(lambda: cluster.is_whole("u"), "broker 3 is in sync again")
+    cluster.restart(2)
+    eventually(lambda: cluster.is_whole("u"), "broker 2 is in sync again")
     cluster.kill(f"controller-{first}")
     eventually(lambda: cluster.active() in set(ids) - {first}, "another controller is active")
     eventually(lambda: cluster.obeyed() == {cluster.active()}, "all brokers obey it")
-    cluster.stop("kafka-3")
-    eventually(lambda: cluster.is_whole("u", 2) and not cluster.leads("u", 3), "broker 3 has left")
-    assert "Proceeding to do an unclean shutdown" not in cluster.log("kafka-3")
-    cluster.start_broker(3, cluster.of_brokers(), cluster.shape.protocol)
-    eventually(lambda: cluster.is_whole("u"), "broker 3 is in sync again")
+    cluster.stop("kafka-2")
+    eventually(lambda: cluster.is_whole("u", 1) and not cluster.leads("u", 2), "broker 2 has left")
+    assert "Proceeding to do an unclean shutdown" not in cluster.log("kafka-2")
 
 
 def _judges_clients(cluster: KerberosCluster) -> None:
@@ -176,7 +173,7 @@ def _judges_clients(cluster: KerberosCluster) -> None:
         "--partitions",
         "1",
         "--replication-factor",
-        "3",
+        "2",
         bootstrap=at_klamm,
     )
     assert made.returncode == 0, made.stdout + made.stderr

@@ -1,15 +1,24 @@
 """Kerberos itself: a key distribution center on loopback, both sides of an exchange, and what is said when it fails."""
 
+import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.exceptions import NoAuthError
+from msgspec.structs import replace
 
-from cluster.model.errors import ConfigError
+from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
+from cluster.model.errors import ConfigError, ZooKeeperAuthenticationError
 from cluster.sasl.gssapi import GssapiClientExchange, GssapiServerExchange
 from cluster.sasl.kerberos import KerberosLogin, begin_as_client, begin_as_server, check_keytab, own_realm
 from cluster.sasl.mechanisms import AuthenticationFailedError, SaslStep
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from cluster.zookeeper.login import Credentials, Scheme, parse_login
+from cluster.zookeeper.port import Create, ZkError
+from tests.conftest import TEST_SERVER
+from tests.controllers.plain_zookeeper import plain_client
 from tests.processes.kdc import REALM, Kdc, running_kdc
 
 SERVICE = "kafka/localhost"
@@ -113,3 +122,49 @@ def test_a_keytab_that_cannot_be_used_is_named(
         check_keytab(login(path, "alice"))
     assert str(path) in str(error.value)
     assert why in str(error.value)
+
+
+@pytest.mark.real
+def test_a_session_at_zookeeper_is_that_of_the_principal(
+    kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it creates belongs to it, and is closed to everyone else."""
+    server = kdc.keytab("zookeeper", "zookeeper/localhost")
+    own = kdc.keytab("controller", "kafka/localhost")
+    jaas = tmp_path / "server.jaas"
+    options = f'useKeyTab=true storeKey=true keyTab="{server}" principal="zookeeper/localhost@{REALM}"'
+    jaas.write_text(f"Server {{ com.sun.security.auth.module.Krb5LoginModule required {options}; }};")
+    system = {
+        "java.security.krb5.conf": kdc.config,
+        "java.security.auth.login.config": jaas,
+        "zookeeper.authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+    }
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", " ".join(f"-D{key}={value}" for key, value in system.items()))
+    section = f'useKeyTab=true keyTab="{own}" principal="kafka/localhost@{REALM}"'
+    login_text = f"Client {{ com.sun.security.auth.module.Krb5LoginModule required {section}; }};"
+    credentials = parse_login(login_text, "Client", Scheme.SASL)
+    with EmbeddedZooKeeper(tmp_path / "zookeeper", settings=TEST_SERVER) as zookeeper:
+        address = zookeeper.address.replace("127.0.0.1", "localhost")
+        asyncio.run(_create_as(address, credentials))
+        with plain_client(address) as anonymous:
+            (acl,) = [acl for acl in anonymous.get_acls("/config")[0] if acl.id.scheme == "sasl"]
+            assert acl.id.id == f"kafka/localhost@{REALM}"
+            with pytest.raises(NoAuthError):
+                anonymous.get("/config/users")
+        stranger = replace(credentials, kerberos=login(own, "kafka/localhost", "no-zookeeper"))
+        with pytest.raises(ZooKeeperAuthenticationError):
+            asyncio.run(_create_as(address, stranger))
+
+
+async def _create_as(address: str, credentials: Credentials) -> None:
+    client = KazooZooKeeper(
+        address, session_timeout_ms=6000, connection_timeout_ms=20_000, credentials=credentials, sets_acl=True
+    )
+    client.listen(lambda _: None)
+    try:
+        await client.start_session()
+        # The client reads what is open, and owns what it makes.
+        done = await client.multi([Create("/config", b""), Create("/config/users", b"")])
+        assert not any(isinstance(one, ZkError) for one in done), done
+    finally:
+        await client.close()
