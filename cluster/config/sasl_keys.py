@@ -156,7 +156,7 @@ class SaslKeys(SaslListenerKeys):
         return self._own(listener, "sasl_kerberos_service_name").sasl_kerberos_service_name or ""
 
     def kerberos_rules_of(self, listener: str) -> KerberosRules:
-        """How principals at a listener become users."""
+        """The rules by which principals at a listener become users."""
         own = self._own(listener, "sasl_kerberos_principal_to_local_rules")
         return parse_kerberos_rules(own.sasl_kerberos_principal_to_local_rules)
 

@@ -44,7 +44,7 @@ class SecurityContext(Protocol):
 
     @property
     def lifetime_s(self) -> float:
-        """For how long the client's ticket is still valid."""
+        """The time for which the client's ticket is still valid, in seconds."""
 
 
 class _Stage(Enum):

@@ -188,9 +188,7 @@ def _tickets(library: ModuleType, login: KerberosLogin) -> Any:
         store = {"ccache": login.ticket_cache}
     return library.Credentials(usage="initiate", name=name, mechs=[library.MechType.kerberos], store=store or None)
 
-
-def _text(error: Any) -> str:
-    """What the library says of a failure in its mechanism, and what to do about it."""
+    """Say what the library reports of a failure in its mechanism, and what to do about it."""
     signed = error.min_code - (1 << 32) if error.min_code >> 31 else error.min_code
     what_to_do = _WHAT_TO_DO.get(signed - _KRB5_CODES)
     said = "; ".join(error.get_all_statuses(error.min_code, is_maj=False)) if error.min_code else str(error)

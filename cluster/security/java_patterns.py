@@ -16,7 +16,7 @@ _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
 _PART: Final = re.compile(r"\\(?P<literal>.)|\$(?P<number>\d+)|\$\{(?P<name>\w+)\}|(?P<dollar>\$)", re.DOTALL)
 
 
-class Replacement(Struct, frozen=True):
+class JavaReplacement(Struct, frozen=True):
     """Puts something in the place of what a pattern matches. `parts`: texts, and the numbers of groups."""
 
     pattern: re.Pattern[str]
@@ -46,7 +46,7 @@ def java_pattern(pattern: str) -> re.Pattern[str]:
         raise ConfigError([f"pattern {pattern!r}: {error}"]) from error
 
 
-def java_replacement(pattern: re.Pattern[str], replacement: str, *, keeps_unknown: bool) -> Replacement:
+def java_replacement(pattern: re.Pattern[str], replacement: str, *, keeps_unknown: bool) -> JavaReplacement:
     """Parse a replacement for a pattern: `$1` and `${name}` are groups, and a backslash takes its meaning from what
     follows.
 
@@ -57,7 +57,7 @@ def java_replacement(pattern: re.Pattern[str], replacement: str, *, keeps_unknow
     for found in _PART.finditer(replacement):
         parts += [replacement[end : found.start()], *_part(found, pattern, keeps_unknown)]
         end = found.end()
-    return Replacement(pattern, (*parts, replacement[end:]))
+    return JavaReplacement(pattern, (*parts, replacement[end:]))
 
 
 def _part(found: re.Match[str], pattern: re.Pattern[str], keeps_unknown: bool) -> list[str | int]:

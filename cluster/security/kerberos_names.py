@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.model.errors import ConfigError
-from cluster.security.java_patterns import Replacement, java_pattern, java_replacement
+from cluster.security.java_patterns import JavaReplacement, java_pattern, java_replacement
 from cluster.security.mapping import NAME_LENGTH_MAX
 
 SETTING: Final = "sasl.kerberos.principal.to.local.rules"
@@ -47,7 +47,7 @@ class KerberosRule(Struct, frozen=True):
     components: int | None = None
     format: str = ""
     match: re.Pattern[str] | None = None
-    replacement: Replacement | None = None
+    replacement: JavaReplacement | None = None
     replaces_all: bool = False
     case: str = ""
 
@@ -74,7 +74,7 @@ class KerberosRules(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As in the settings."""
+        """The rules as they stand in the settings."""
         return ",".join(rule.text for rule in self.rules)
 
     def user_of(self, principal: str, own_realm: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.model.errors import ConfigError
-from cluster.security.java_patterns import Replacement, java_pattern, java_replacement
+from cluster.security.java_patterns import JavaReplacement, java_pattern, java_replacement
 from cluster.security.principals import USER, Principal
 
 SETTING: Final = "ssl.principal.mapping.rules"
@@ -30,7 +30,7 @@ _RULE: Final = re.compile(
 class MappingRule(Struct, frozen=True):
     """One rule. `replacement` None: it takes every name as it is. `case`: L, U or nothing."""
 
-    replacement: Replacement | None = None
+    replacement: JavaReplacement | None = None
     case: str = ""
 
     def apply(self, name: str) -> str | None:

@@ -146,7 +146,7 @@ def test_a_cluster_with_kerberos_is_adopted_and_left(
 def _govern(cluster: KerberosCluster, ids: list[int]) -> None:
     assert cluster.create("u") == 0
     eventually(lambda: cluster.is_whole("u"), "all replicas are in sync")
-    _judges_clients(cluster)
+    _refuses_whom_brokers_refuse(cluster)
     first = cluster.active()
     cluster.kill("kafka-2")
     eventually(lambda: cluster.is_whole("u", 1) and not cluster.leads("u", 2), "broker 2 is out")
@@ -161,7 +161,7 @@ def _govern(cluster: KerberosCluster, ids: list[int]) -> None:
     assert "Proceeding to do an unclean shutdown" not in cluster.log("kafka-2")
 
 
-def _judges_clients(cluster: KerberosCluster) -> None:
+def _refuses_whom_brokers_refuse(cluster: KerberosCluster) -> None:
     active = cluster.active()
     assert active is not None
     at_klamm = cluster.controllers[active]
