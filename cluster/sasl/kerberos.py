@@ -188,6 +188,8 @@ def _tickets(library: ModuleType, login: KerberosLogin) -> Any:
         store = {"ccache": login.ticket_cache}
     return library.Credentials(usage="initiate", name=name, mechs=[library.MechType.kerberos], store=store or None)
 
+
+def _text(error: Any) -> str:
     """Say what the library reports of a failure in its mechanism, and what to do about it."""
     signed = error.min_code - (1 << 32) if error.min_code >> 31 else error.min_code
     what_to_do = _WHAT_TO_DO.get(signed - _KRB5_CODES)

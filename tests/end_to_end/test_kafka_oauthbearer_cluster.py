@@ -140,5 +140,5 @@ def _govern(cluster: TokenCluster) -> None:
     eventually(lambda: cluster.active() in set(CONTROLLERS) - {first}, "another controller is active")
     eventually(lambda: cluster.obeyed() == {cluster.active()}, "all brokers obey it")
     cluster.stop("kafka-2")
-    eventually(lambda: cluster.is_whole("t-0", 1) and not cluster.leads("t-0", 1), "broker 2 has left")
+    eventually(lambda: cluster.is_whole("t-0", 1) and not cluster.leads("t-0", 2), "broker 2 has left")
     assert "Proceeding to do an unclean shutdown" not in cluster.log("kafka-2")
