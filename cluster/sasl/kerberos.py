@@ -164,7 +164,8 @@ def _library() -> ModuleType:
                 "libgssapi-krb5-2, Red Hat: krb5-libs)"
             ]
         ) from error
-    return gssapi
+    found: ModuleType = gssapi
+    return found
 
 
 def _keys(library: ModuleType, login: KerberosLogin) -> Any:
