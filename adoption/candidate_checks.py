@@ -19,6 +19,8 @@ from adoption.wanted import AUTHENTICATION, AuthorizerKind, Wanted, WantedListen
 from cluster.model.broker import BrokerId
 from cluster.model.listeners import is_loopback
 from cluster.model.protocol_version import ProtocolVersion
+from cluster.sasl.mechanisms import GSSAPI
+from cluster.security.kerberos_names import SETTING as KERBEROS_RULES
 from cluster.znodes.candidates import CandidateListener, CandidateProfile
 
 
@@ -165,6 +167,18 @@ def _why_not_by_listener(own: CandidateListener, listener: WantedListener, wante
             f"{listed(listener.brokers)} by {listener.principal_mapping}",
             shlex.quote(f"{listener_key(own.name, 'ssl.principal.mapping.rules')}={listener.principal_mapping}"),
         )
+
+    elif _names_by_kerberos(listener, wanted) and own.kerberos_mapping != listener.kerberos_mapping:
+        yield _add(
+            f"names the users of Kerberos principals at its Kafka listener {own.name} by {own.kerberos_mapping}, "
+            f"brokers {listed(listener.brokers)} by {listener.kerberos_mapping}",
+            shlex.quote(f"{listener_key(own.name, KERBEROS_RULES)}={listener.kerberos_mapping}"),
+        )
+
+
+def _names_by_kerberos(listener: WantedListener, wanted: Wanted) -> bool:
+    """Whether rights are of users that rules make from principals."""
+    return wanted.authorizer is not AuthorizerKind.NONE and GSSAPI in listener.mechanisms
 
 
 def _strictness(demand: str) -> int:

@@ -17,11 +17,13 @@ from adoption.wanted import (
     Wanted,
     WantedListener,
 )
+from cluster.config.jaas_credentials import SERVICE_NAME
 from cluster.config.settings import Settings
 from cluster.model import bounds
 from cluster.sasl.clients import TOKEN_SETTING
-from cluster.sasl.mechanisms import OAUTHBEARER
+from cluster.sasl.mechanisms import GSSAPI, OAUTHBEARER
 from cluster.security.acls import ACL_AUTHORIZER
+from cluster.security.kerberos_names import SETTING as KERBEROS_RULES
 
 _FIRST_ID: Final = 901
 _FIRST_BEYOND_GENERATED: Final = 2_000_000_901
@@ -120,13 +122,19 @@ def _sasl(wanted: Wanted) -> Iterator[tuple[str, str]]:
         return
     yield from _of_each(ENABLED_MECHANISMS, mechanisms, "")
     given = dict(wanted.own_settings)
+    if not any(one.mechanisms for one in wanted.served if one.name in wanted.of_brokers):
+        # Kafka's default, GSSAPI, which brokers without SASL among themselves do not use.
+        given.pop(INTER_BROKER_MECHANISM, None)
     if any(OAUTHBEARER in found for found in mechanisms.values()):
         given = _OF_TOKENS | given
     else:
         given = {key: value for key, value in given.items() if key == INTER_BROKER_MECHANISM}
     yield from given.items()
-    if wanted.own_settings.get(INTER_BROKER_MECHANISM) == OAUTHBEARER:
+    if given.get(INTER_BROKER_MECHANISM) == OAUTHBEARER:
         yield TOKEN_SETTING, "file:///TOKEN"
+    by_kerberos = [one for one in wanted.served if GSSAPI in one.mechanisms]
+    yield from _of_each(SERVICE_NAME, {one.name: one.kerberos_service for one in by_kerberos}, "")
+    yield from _of_each(KERBEROS_RULES, {one.name: one.kerberos_mapping for one in by_kerberos}, DEFAULT_MAPPING)
 
 
 def rights_settings(wanted: Wanted) -> Iterator[tuple[str, str]]:

@@ -3,13 +3,16 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from adoption.survey import GSSAPI, Survey, SurveyedBroker, listed
+from adoption.survey import Survey, SurveyedBroker, listed
 from adoption.wanted import protocol_of
 from cluster.config.kafka_listeners import PROTOCOLS, is_listener_name
 from cluster.model import bounds
+from cluster.model.broker import Endpoint
 from cluster.model.errors import ConfigError
 from cluster.model.protocol_version import OLDEST_KAFKA
-from cluster.sasl.mechanisms import MECHANISMS
+from cluster.sasl.mechanisms import GSSAPI, MECHANISMS
+from cluster.security.kerberos_names import SETTING as KERBEROS_RULES
+from cluster.security.kerberos_names import parse_kerberos_rules
 from cluster.security.mapping import parse_mapping_rules
 
 _LEADER_AND_ISR: Final = 4
@@ -126,12 +129,23 @@ def _of_rights(broker: SurveyedBroker) -> Iterator[str]:
         if key.endswith("principal.builder.class") and builder not in DEFAULT_PRINCIPAL_BUILDERS:
             yield f"has {key}={builder}, which klamm cannot ask who a client is: its rights are unknown"
     for endpoint in broker.registered.endpoints:
-        rules = broker.principal_mapping(endpoint.listener)
-        try:
-            parse_mapping_rules(rules)
-        except ConfigError as error:
-            yield f"has ssl.principal.mapping.rules that klamm does not understand: {'; '.join(error.errors)}"
+        if why := _why_no_names(broker, endpoint):
+            yield why
             return
+
+
+def _why_no_names(broker: SurveyedBroker, endpoint: Endpoint) -> str:
+    """Say which rules for the names of users klamm does not understand; empty if it understands them."""
+    try:
+        parse_mapping_rules(broker.principal_mapping(endpoint.listener))
+    except ConfigError as error:
+        return f"has ssl.principal.mapping.rules that klamm does not understand: {'; '.join(error.errors)}"
+    try:
+        if GSSAPI in broker.mechanisms(endpoint):
+            parse_kerberos_rules(broker.kerberos_mapping(endpoint.listener))
+    except ConfigError as error:
+        return f"has {KERBEROS_RULES} that klamm does not understand: {'; '.join(error.errors)}"
+    return ""
 
 
 def _of_settings(broker: SurveyedBroker) -> Iterator[str]:
@@ -181,6 +195,8 @@ def _of_differences(survey: Survey) -> Iterator[str]:
         guarded = [b for b in survey.asked if b.authorizer and b.registered.endpoint(name) is not None]
         mappings = [(broker.id, broker.principal_mapping(name)) for broker in guarded]
         yield from _of_difference(f"in ssl.principal.mapping.rules of {name}", mappings)
+        by_kerberos = [(broker.id, broker.kerberos_mapping(name)) for broker in guarded]
+        yield from _of_difference(f"in {KERBEROS_RULES} of {name}", by_kerberos)
 
 
 def _of_difference(what: str, values: Iterable[tuple[int, str]]) -> Iterator[str]:

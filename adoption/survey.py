@@ -5,14 +5,15 @@ from typing import Final
 
 from msgspec import Struct
 
+from cluster.config.jaas_credentials import SERVICE_NAME
 from cluster.model.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
+from cluster.sasl.mechanisms import GSSAPI
+from cluster.security.kerberos_names import DEFAULT, SETTING
 from cluster.znodes.adoption import Adoption
 from cluster.znodes.candidates import CandidateProfile
 
 SHOWN: Final = 5
 """So many of a list of findings are named."""
-GSSAPI: Final = "GSSAPI"
-"""What brokers speak by SASL unless their settings say otherwise."""
 UNKNOWN_AUTHORIZER: Final = "unknown"
 _CLIENT_AUTH: Final = "ssl.client.auth"
 _LEADER_AND_ISR, _SINCE_2_8 = 4, 5
@@ -103,8 +104,16 @@ class SurveyedBroker(Struct, frozen=True):
         """The rules by which it names the users of certificates at a listener; DEFAULT if it has none."""
         return self.config_of(listener, "ssl.principal.mapping.rules") or "DEFAULT"
 
+    def kerberos_mapping(self, listener: str) -> str:
+        """The rules by which it names the users of Kerberos principals at a listener; DEFAULT if it has none."""
+        return self.config_of(listener, SETTING) or DEFAULT
+
+    def kerberos_service(self, listener: str) -> str:
+        """The first component of brokers' principals at a listener; empty if its login module has it."""
+        return self.config_of(listener, SERVICE_NAME)
+
     def mechanisms(self, endpoint: Endpoint) -> tuple[str, ...]:
-        """The SASL mechanisms of a listener; none of one without SASL."""
+        """The SASL mechanisms of a listener, by default GSSAPI; none of one without SASL."""
         if not endpoint.has_sasl:
             return ()
         enabled = self.config_of(endpoint.listener, "sasl.enabled.mechanisms") or GSSAPI

@@ -48,7 +48,9 @@ class WantedListener(Struct, frozen=True):
     """A listener that brokers have; `brokers`: which. `client_auth`: the strictest of theirs.
 
     `principal_mapping`: the rules by which they name the users of certificates. `mechanisms`: of SASL, all of theirs.
-    `has_own_authorities`: whether it has a trust store of its own.
+    `has_own_authorities`: whether it has a trust store of its own. `kerberos_mapping`: the rules by which
+    they name the users of principals; `kerberos_service`: the first component of their own; empty if their login
+    modules have it.
     """
 
     name: str
@@ -58,6 +60,8 @@ class WantedListener(Struct, frozen=True):
     principal_mapping: str = DEFAULT_MAPPING
     mechanisms: tuple[str, ...] = ()
     has_own_authorities: bool = False
+    kerberos_mapping: str = DEFAULT_MAPPING
+    kerberos_service: str = ""
 
 
 class Wanted(Struct, frozen=True):
@@ -169,11 +173,19 @@ def _listeners(brokers: Sequence[SurveyedBroker]) -> Iterable[WantedListener]:
         of_it = [(broker, endpoint) for broker, endpoint in endpoints if endpoint.listener == name]
         demands = [broker.client_auth(endpoint) for broker, endpoint in of_it]
         strictest = max(demands, key=lambda demand: AUTHENTICATION.index(demand) if demand in AUTHENTICATION else 0)
-        mapping = _first((b.principal_mapping(name) for b, _ in of_it if b.answers is not None), DEFAULT_MAPPING)
         ids = tuple(broker.id for broker, _ in of_it)
-        mechanisms = tuple(sorted({m for b, e in of_it if b.answers is not None for m in b.mechanisms(e)}))
-        is_apart = any(broker.has_own_authorities(name) for broker, _ in of_it)
-        yield WantedListener(name, of_it[0][1].security_protocol, strictest, ids, mapping, mechanisms, is_apart)
+        asked = [broker for broker, _ in of_it if broker.answers is not None]
+        yield WantedListener(
+            name,
+            of_it[0][1].security_protocol,
+            strictest,
+            ids,
+            _first((broker.principal_mapping(name) for broker in asked), DEFAULT_MAPPING),
+            tuple(sorted({m for b, e in of_it if b.answers is not None for m in b.mechanisms(e)})),
+            any(broker.has_own_authorities(name) for broker, _ in of_it),
+            _first((broker.kerberos_mapping(name) for broker in asked), DEFAULT_MAPPING),
+            _first((service for broker in asked if (service := broker.kerberos_service(name))), ""),
+        )
 
 
 def _control_plane(brokers: Sequence[SurveyedBroker], names: set[str]) -> str:

@@ -58,6 +58,7 @@ def _listener(endpoint: Endpoint, settings: Settings) -> CandidateListener:
         client_auth,
         settings.mapping_rules_of(endpoint.listener),
         tuple(sorted(settings.mechanisms_of(endpoint.listener))) if endpoint.has_sasl else (),
+        settings.kerberos_rules_of(endpoint.listener).text,
     )
 
 

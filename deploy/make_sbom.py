@@ -27,7 +27,7 @@ from packaging.requirements import Requirement
 from deploy.local.locked_jars import FOLDER, SUFFIX, JarLock, LockedJar
 
 ROOT: Final = "klamm"
-EXTRAS: Final = ("embedded", "audit")
+EXTRAS: Final = ("embedded", "audit", "kerberos")
 """Those of klamm with which it runs; `dev` is for its developers."""
 
 

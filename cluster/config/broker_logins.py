@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from cluster.config.jaas_credentials import MODULES, credentials_in
+from msgspec.structs import replace
+
+from cluster.config.jaas_credentials import MODULES, credentials_in, kerberos_credentials_in
 from cluster.config.kafka_listeners import protocols_in
 from cluster.config.sasl_keys import path_of_url
 from cluster.config.settings import Settings
@@ -16,7 +18,7 @@ from cluster.model.broker import WITH_TLS, Endpoint
 from cluster.model.errors import ConfigError
 from cluster.sasl.clients import TOKEN_SETTING, ClientCredentials, ReadCredentials
 from cluster.sasl.jaas import LoginModule, parse_login_module, parse_sections
-from cluster.sasl.mechanisms import MECHANISMS, OAUTHBEARER
+from cluster.sasl.mechanisms import GSSAPI, MECHANISMS, OAUTHBEARER
 from cluster.tls.guarded_files import read_guarded
 
 SECTION: Final = "KafkaServer"
@@ -84,8 +86,12 @@ def read_broker_credentials(settings: Settings, listener: str) -> ClientCredenti
         return ClientCredentials(mechanism, token_file=path, setting=TOKEN_SETTING, mechanism_setting=_MECHANISM)
     name, module = find_login_module(settings, listener, mechanism)
     if module is None:
-        raise ConfigError([f"{name}: is missing: {mechanism} needs a user and a password"])
+        what = "a principal and a keytab" if mechanism == GSSAPI else "a user and a password"
+        raise ConfigError([f"{name}: is missing: {mechanism} needs {what}"])
     try:
+        if mechanism == GSSAPI:
+            service = settings.kerberos_service_of(listener)
+            return replace(kerberos_credentials_in(module, name, service), mechanism_setting=_MECHANISM)
         found = credentials_in(module, mechanism)
     except ConfigError as error:
         raise ConfigError([f"{name}: {line}" for line in error.errors]) from error

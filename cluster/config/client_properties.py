@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cluster.config.files import shown
-from cluster.config.jaas_credentials import credentials_in
+from cluster.config.jaas_credentials import SERVICE_NAME, credentials_in, kerberos_credentials_in
 from cluster.config.sasl_keys import path_of_url
 from cluster.config.secret_keys import is_secret_key
 from cluster.model.errors import ConfigError
 from cluster.sasl.clients import TOKEN_SETTING, ClientCredentials, ReadCredentials
 from cluster.sasl.jaas import parse_login_module
-from cluster.sasl.mechanisms import MECHANISMS, OAUTHBEARER
+from cluster.sasl.mechanisms import GSSAPI, MECHANISMS, OAUTHBEARER, OF_OWN_NODES
 from cluster.tls.guarded_files import read_guarded
 from cluster.tls.settings import PROTOCOLS, TlsSettings, tls_settings
 
@@ -28,7 +28,7 @@ _JAAS: Final = "sasl.jaas.config"
 SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
 SASL_PROTOCOLS: Final = (SASL_PLAINTEXT, SASL_SSL)
 """Those in which klamm speaks to brokers of Apache Kafka as a user."""
-SASL_KEYS: Final = frozenset({_MECHANISM, _JAAS, TOKEN_SETTING})
+SASL_KEYS: Final = frozenset({_MECHANISM, _JAAS, TOKEN_SETTING, SERVICE_NAME})
 TLS_KEYS: Final = frozenset(f"ssl.{name.replace('_', '.')}" for name in TlsSettings.__struct_fields__) - {
     "ssl.client.auth",
     "ssl.prefix",
@@ -115,9 +115,13 @@ def _credentials(given: Mapping[str, str]) -> ClientCredentials:
             raise ConfigError([f"{TOKEN_SETTING}: must be file: with the path of a token; klamm fetches none"])
         return ClientCredentials(mechanism, token_file=token_file)
     if _JAAS not in given:
-        raise ConfigError([f"{_JAAS}: is missing: {mechanism} needs a user and a password"])
+        what = "a principal and a keytab" if mechanism == GSSAPI else "a user and a password"
+        raise ConfigError([f"{_JAAS}: is missing: {mechanism} needs {what}"])
     try:
-        return credentials_in(parse_login_module(given[_JAAS]), mechanism)
+        module = parse_login_module(given[_JAAS])
+        if mechanism == GSSAPI:
+            return kerberos_credentials_in(module, _JAAS, given.get(SERVICE_NAME, ""))
+        return credentials_in(module, mechanism)
     except ConfigError as error:
         raise ConfigError([f"{_JAAS}: {line}" for line in error.errors]) from error
 
@@ -138,6 +142,8 @@ def _errors(given: Mapping[str, str]) -> Iterator[str]:
     uses_sasl = given.get(PROTOCOL, "").upper() == SASL_SSL
     if uses_sasl:
         yield from credentials_errors(given)
+    if given.get(_MECHANISM, "").upper() == GSSAPI:
+        yield f"{_MECHANISM}: GSSAPI: klamm's own nodes do not take it, only {', '.join(OF_OWN_NODES)}"
     for key, value in given.items():
         if key == PROTOCOL:
             if value.upper() not in _PROTOCOLS:

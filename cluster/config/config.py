@@ -50,6 +50,7 @@ from cluster.model.errors import ConfigError
 from cluster.model.listeners import EXTERNAL_LISTENER
 from cluster.model.printable import printable
 from cluster.model.protocol_version import OLDEST_KAFKA
+from cluster.sasl.kerberos import check_keytab
 from cluster.tls.material import load_material
 from cluster.zookeeper.login import Credentials, Scheme, names_brokers_only, parse_login
 
@@ -351,7 +352,9 @@ def _insecure(config: NodeConfig) -> list[str]:
 def _unusable_credentials(config: NodeConfig) -> list[str]:
     """Errors of the credentials file, reported with the other errors before the process starts."""
     try:
-        read_credentials(config.settings)
+        found = read_credentials(config.settings)
+        if found is not None and found.kerberos is not None:
+            check_keytab(found.kerberos)
     except ConfigError as error:
         return error.errors
     return []

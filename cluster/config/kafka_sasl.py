@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from cluster.config.broker_logins import OF_ALL, find_login_module, login_errors
-from cluster.config.jaas_credentials import MODULES, check_module, users_in
+from cluster.config.jaas_credentials import MODULES, check_module, kerberos_login_in, users_in
 from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.listener_sasl import listener_sasl, missing_for_sasl, unusable_files
 from cluster.config.settings import Settings
 from cluster.model.errors import ConfigError
+from cluster.sasl.kerberos import KerberosLogin
 from cluster.sasl.listeners import PASSWORDS_SETTING, ListenerSasl
-from cluster.sasl.mechanisms import PLAIN
+from cluster.sasl.mechanisms import GSSAPI, PLAIN
 from cluster.tls.secret import Secret
 
 
@@ -36,9 +37,26 @@ def kafka_sasl_errors(settings: Settings, listeners: Iterable[KafkaListener]) ->
 
 def _sasl_of(settings: Settings, listener: str) -> ListenerSasl:
     found = listener_sasl(settings, listener)
-    if PLAIN not in found.mechanisms:
-        return found
-    return replace(found, plain_users=_plain_users(settings, listener))
+    if PLAIN in found.mechanisms:
+        found = replace(found, plain_users=_plain_users(settings, listener))
+    if GSSAPI in found.mechanisms:
+        rules = settings.kerberos_rules_of(listener)
+        found = replace(found, kerberos=_kerberos_login(settings, listener), kerberos_rules=rules)
+    return found
+
+
+def _kerberos_login(settings: Settings, listener: str) -> KerberosLogin:
+    """The principal with which the listener answers GSSAPI. Raises ConfigError."""
+    name, module = find_login_module(settings, listener, GSSAPI)
+    if module is None:
+        raise ConfigError([f"{name}: is missing: GSSAPI needs a principal and a keytab"])
+    try:
+        found = kerberos_login_in(module, name, settings.kerberos_service_of(listener))
+    except ConfigError as error:
+        raise ConfigError([f"{name}: {line}" for line in error.errors]) from error
+    if found.keytab is None:
+        raise ConfigError([f"{name}: has useTicketCache=true: a server needs useKeyTab=true, keyTab and principal"])
+    return found
 
 
 def _plain_users(settings: Settings, listener: str) -> dict[str, Secret]:
@@ -55,7 +73,10 @@ def _plain_users(settings: Settings, listener: str) -> dict[str, Secret]:
 
 def _errors_of(settings: Settings, listener: str) -> Iterator[str]:
     try:
-        has_users = PLAIN in settings.mechanisms_of(listener) and bool(_plain_users(settings, listener))
+        mechanisms = settings.mechanisms_of(listener)
+        has_users = PLAIN in mechanisms and bool(_plain_users(settings, listener))
+        if GSSAPI in mechanisms:
+            _kerberos_login(settings, listener)
     except ConfigError as error:
         yield from (f"settings: {line}" for line in error.errors)
         return

@@ -12,7 +12,7 @@ from cluster.model.errors import ConfigError
 from cluster.model.listeners import EXTERNAL_LISTENER
 from cluster.sasl.bearer import BearerRules
 from cluster.sasl.listeners import KEYS_SETTING, PASSWORDS_SETTING, ListenerSasl, ServerMechanisms
-from cluster.sasl.mechanisms import OAUTHBEARER, PLAIN
+from cluster.sasl.mechanisms import GSSAPI, OAUTHBEARER, OF_OWN_NODES, PLAIN
 
 _AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
 _ISSUER: Final = "sasl.oauthbearer.expected.issuer"
@@ -73,6 +73,10 @@ def _errors_of_listener(settings: Settings, listener: str) -> Iterator[str]:
             f'settings."listener.security.protocol.map": {listener}:SASL_SSL: the port for metrics has no SASL: it '
             "must be SSL or PLAINTEXT"
         )
+        return
+    if GSSAPI in settings.mechanisms_of(listener):
+        own = f"listener.name.{listener.lower()}.{_MECHANISMS}"
+        yield f'settings."{_MECHANISMS}": GSSAPI is for Kafka listeners: set {own} to {", ".join(OF_OWN_NODES)}'
         return
     missing = missing_for_sasl(settings, listener)
     yield from missing or unusable_files(listener_sasl(settings, listener))

@@ -10,13 +10,15 @@ from cluster.config.setting_keys import Keys
 from cluster.config.setting_types import INT32_MAX, NotNegative, Number
 from cluster.model.errors import ConfigError
 from cluster.sasl.mechanisms import parse_mechanisms
+from cluster.security.kerberos_names import DEFAULT, KerberosRules, parse_kerberos_rules
 
 SASL_OF_LISTENERS: Final = "listener.name.LISTENER.sasl.*"
 """What documents call the settings of SASL with the prefix of a listener."""
 _OF_LISTENER: Final = re.compile(
     r"listener\.name\.([a-z0-9][a-z0-9_.-]*?)\."
-    r"(sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms"
-    r"|(?:plain|scram-sha-256|scram-sha-512|oauthbearer)\.sasl\.jaas\.config)"
+    r"(sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms|sasl\.kerberos\.service\.name"
+    r"|sasl\.kerberos\.principal\.to\.local\.rules"
+    r"|(?:plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.sasl\.jaas\.config)"
 )
 _FILE_URL: Final = "file:"
 
@@ -35,14 +37,34 @@ class SaslListenerKeys(Keys):
     """The same for SCRAM-SHA-512."""
     oauthbearer_sasl_jaas_config: SecretStr | None = None
     """Accepted because it occurs in Kafka's files; `sasl.oauthbearer.token.endpoint.url` has the token."""
+    gssapi_sasl_jaas_config: SecretStr | None = None
+    """The login module of GSSAPI, `com.sun.security.auth.module.Krb5LoginModule`, with `useKeyTab=true`, `keyTab` and
+    `principal`: the principal of this controller, to brokers and to whoever asks it. It needs the extra `kerberos`.
+    """
+    sasl_kerberos_service_name: str | None = None
+    """The first component of the principals of the brokers, as `kafka`, unless the login module has `serviceName`."""
+    sasl_kerberos_principal_to_local_rules: str = DEFAULT
+    """Makes users from the principals of clients: `DEFAULT` takes the first component of those of the own realm,
+    `RULE:[n:format](pattern)s/pattern/replacement/` rewrites them. Of several, with commas, the first that is for a
+    principal counts.
+    """
     sasl_enabled_mechanisms: str | None = None
     """How users prove who they are at SASL_SSL listeners, and at Kafka listeners with SASL_PLAINTEXT: `SCRAM-SHA-256`,
-    `SCRAM-SHA-512`, `PLAIN`, `OAUTHBEARER`, with commas. Kafka's own default is GSSAPI, which klamm does not have.
+    `SCRAM-SHA-512`, `PLAIN`, `OAUTHBEARER`, with commas, and at Kafka listeners `GSSAPI`, which is Kafka's own default.
     """
     connections_max_reauth_ms: Annotated[Number, Field(ge=1000, le=INT32_MAX)] = 3_600_000
     """For how long a user is authenticated, a token of OAUTHBEARER no longer than it is valid itself. Clients renew it
     by themselves after four fifths of this time. In Kafka 0, without an end.
     """
+
+    @field_validator("sasl_kerberos_principal_to_local_rules")
+    @classmethod
+    def _are_rules(cls, value: str) -> str:
+        try:
+            parse_kerberos_rules(value)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return value
 
     @field_validator("sasl_enabled_mechanisms")
     @classmethod
@@ -58,12 +80,12 @@ class SaslKeys(SaslListenerKeys):
     """SASL of the process, and what differs at single listeners."""
 
     listener_name_sasl: Annotated[dict[str, SaslListenerKeys], Field(alias=SASL_OF_LISTENERS)] = {}
-    """`sasl.enabled.mechanisms`, `connections.max.reauth.ms` and `MECHANISM.sasl.jaas.config` for one listener, whose
-    name stands for LISTENER in lower case, as in `listener.name.external.sasl.enabled.mechanisms`.
+    """`sasl.enabled.mechanisms`, `connections.max.reauth.ms`, `sasl.kerberos.*` and `MECHANISM.sasl.jaas.config` for
+    one listener, whose name stands for LISTENER in lower case, as in `listener.name.external.sasl.enabled.mechanisms`.
     """
     sasl_mechanism_inter_broker_protocol: str | None = None
     """The mechanism by which a controller authenticates itself to Apache Kafka's brokers: that of the brokers. Kafka's
-    own default is GSSAPI, which klamm does not have.
+    own default is GSSAPI.
     """
     sasl_jaas_config: SecretStr | None = None
     """A controller's own user and password for all listeners of Apache Kafka's brokers, where no
@@ -128,6 +150,15 @@ class SaslKeys(SaslListenerKeys):
     def session_ms_of(self, listener: str) -> int:
         """The time for which a user is authenticated at a listener, in ms."""
         return self._own(listener, "connections_max_reauth_ms").connections_max_reauth_ms
+
+    def kerberos_service_of(self, listener: str) -> str:
+        """The first component of the brokers' principals at a listener; empty if it is not set."""
+        return self._own(listener, "sasl_kerberos_service_name").sasl_kerberos_service_name or ""
+
+    def kerberos_rules_of(self, listener: str) -> KerberosRules:
+        """The rules by which principals at a listener become users."""
+        own = self._own(listener, "sasl_kerberos_principal_to_local_rules")
+        return parse_kerberos_rules(own.sasl_kerberos_principal_to_local_rules)
 
     def jaas_of(self, listener: str, mechanism: str) -> tuple[str, str] | None:
         """The name and the text of the `sasl.jaas.config` of a mechanism at a listener; None without one."""

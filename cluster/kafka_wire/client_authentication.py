@@ -4,6 +4,9 @@ Source: Kafka SaslClientAuthenticator; KIP-43, KIP-152, KIP-368.
 """
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from cluster.kafka_wire.message import Message
@@ -14,7 +17,7 @@ from cluster.kafka_wire.messages.authentication import (
     SaslHandshakeResponse,
 )
 from cluster.model.broker import Endpoint
-from cluster.model.errors import ConfigError, ErrorCode, PeerRefusesError, known_code
+from cluster.model.errors import ConfigError, ErrorCode, PeerRefusesError, PeerUnreachableError, known_code
 from cluster.model.printable import printable
 from cluster.sasl.clients import ClientCredentials, ReadCredentials
 
@@ -24,6 +27,9 @@ _AUTHENTICATE: Final = 1
 _REASON_MAX: Final = 300
 
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
+_threads: Final = ThreadPoolExecutor(8, "sasl")
+"""Of their own: with Kerberos a step asks a key distribution center, and waits long for one that does not answer."""
 
 
 class Call(Protocol):
@@ -40,8 +46,8 @@ async def authenticate(call: Call, endpoint: Endpoint, read: ReadCredentials, *,
     be used; PeerUnreachableError if it does not answer. What is said names the listener, the mechanism and what to do.
     """
     try:
-        credentials = await asyncio.to_thread(read)
-        exchange = await asyncio.to_thread(credentials.begin)
+        credentials = await _off_loop(endpoint, read, timeout_s)
+        exchange = await _off_loop(endpoint, partial(credentials.begin, endpoint.host), timeout_s)
     except ConfigError as error:
         raise _refused(endpoint, ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from error
     handshake = SaslHandshakeRequest(mechanism=credentials.mechanism)
@@ -51,8 +57,7 @@ async def authenticate(call: Call, endpoint: Endpoint, read: ReadCredentials, *,
     answer = SaslAuthenticateResponse()
     while True:
         try:
-            # Hashes take milliseconds.
-            message = await asyncio.to_thread(exchange.step, answer.auth_bytes)
+            message = await _off_loop(endpoint, partial(exchange.step, answer.auth_bytes), timeout_s)
         except ConfigError as error:
             raise _refused(endpoint, ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from error
         if message is None:
@@ -61,6 +66,16 @@ async def authenticate(call: Call, endpoint: Endpoint, read: ReadCredentials, *,
         answer = await call(request, _AUTHENTICATE, SaslAuthenticateResponse, timeout_s=timeout_s)
         if answer.error_code != ErrorCode.NONE:
             raise _refused(endpoint, known_code(answer.error_code), _why_not_accepted(credentials, answer))
+
+
+async def _off_loop(endpoint: Endpoint, work: Callable[[], T], timeout_s: float) -> T:
+    """Work in a thread: files are read, hashes take milliseconds, and Kerberos asks its key distribution center."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await asyncio.get_running_loop().run_in_executor(_threads, work)
+    except TimeoutError as error:
+        why = f"the next message to it was not ready within {timeout_s:g} s: does the KDC in krb5.conf answer?"
+        raise PeerUnreachableError(endpoint.address, f"listener {endpoint.listener}: {why}") from error
 
 
 def _why_no_handshake(credentials: ClientCredentials, offered: SaslHandshakeResponse) -> str:

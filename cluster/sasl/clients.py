@@ -1,12 +1,14 @@
-"""What a client proves its identity with: a user and a password, or a token in a file."""
+"""What a client proves its identity with: a user and a password, a token in a file, or a Kerberos principal."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
 from cluster.model.errors import ConfigError
-from cluster.sasl.mechanisms import OAUTHBEARER, PLAIN, ClientExchange
+from cluster.sasl.kerberos import KerberosLogin, begin_as_client, check_keytab
+from cluster.sasl.mechanisms import GSSAPI, OAUTHBEARER, PLAIN, ClientExchange
 from cluster.tls.guarded_files import read_guarded
 from cluster.tls.secret import Secret
 
@@ -14,7 +16,7 @@ TOKEN_SETTING: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the
 
 
 class ClientCredentials(Struct, frozen=True):
-    """A user with a password, or the file with a token. `mechanism`: by which it is proven.
+    """A user with a password, the file with a token, or a Kerberos principal. `mechanism`: by which it is proven.
 
     `setting` and `mechanism_setting`: the names of the settings that say so, for messages.
     """
@@ -25,11 +27,15 @@ class ClientCredentials(Struct, frozen=True):
     token_file: str | None = None
     setting: str = "sasl.jaas.config"
     mechanism_setting: str = "sasl.mechanism"
+    kerberos: KerberosLogin | None = None
 
-    def begin(self) -> ClientExchange:
-        """Begin an exchange. Raises ConfigError, if the file cannot be used. Blocks."""
+    def begin(self, host: str = "") -> ClientExchange:
+        """Begin an exchange. `host`: of the server, as clients name it; GSSAPI needs it. Raises ConfigError, if the
+        file cannot be used. Blocks, but asks no network.
+        """
         # The libraries load slowly; a command that asks nobody needs none.
         from cluster.sasl.bearer import TOKEN_BYTES_MAX, BearerClientExchange  # noqa: PLC0415
+        from cluster.sasl.gssapi import GssapiClientExchange  # noqa: PLC0415
         from cluster.sasl.plain import PlainClientExchange  # noqa: PLC0415
         from cluster.sasl.scram import ScramClientExchange  # noqa: PLC0415
 
@@ -39,6 +45,10 @@ class ClientCredentials(Struct, frozen=True):
             if len(token) > TOKEN_BYTES_MAX:
                 raise ConfigError([f"{TOKEN_SETTING}: {self.token_file}: has more than {TOKEN_BYTES_MAX} bytes"])
             return BearerClientExchange(token.decode(errors="replace").strip())
+        if self.mechanism == GSSAPI:
+            assert self.kerberos is not None, "settings were checked"
+            check_keytab(self.kerberos)
+            return GssapiClientExchange(partial(begin_as_client, self.kerberos, host))
         assert self.password is not None, "settings were checked"
         if self.mechanism == PLAIN:
             return PlainClientExchange(self.user, self.password.reveal())

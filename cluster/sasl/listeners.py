@@ -8,9 +8,12 @@ from msgspec import Struct
 from cluster.model.errors import ApiError, ConfigError, ErrorCode
 from cluster.sasl.bearer import BearerRules, BearerServerExchange, Keys, parse_keys
 from cluster.sasl.followed_files import FollowedFile
-from cluster.sasl.mechanisms import OAUTHBEARER, PLAIN, ServerExchange
+from cluster.sasl.gssapi import GssapiServerExchange
+from cluster.sasl.kerberos import KerberosLogin, begin_as_server, check_keytab, own_realm
+from cluster.sasl.mechanisms import GSSAPI, OAUTHBEARER, PLAIN, ServerExchange
 from cluster.sasl.plain import Passwords, PlainServerExchange, parse_passwords
 from cluster.sasl.scram import Decoys, ScramCredential, ScramServerExchange
+from cluster.security.kerberos_names import KerberosRules
 
 PASSWORDS_SETTING = "klamm.sasl.plain.users.file"
 KEYS_SETTING = "sasl.oauthbearer.jwks.endpoint.url"
@@ -36,7 +39,8 @@ class ListenerSasl(Struct, frozen=True):
 
     `session_ms`: for how long a user is authenticated, at most. `password_file`: for PLAIN; `key_file` and `bearer`:
     for OAUTHBEARER. `allows_anonymous`: whether calls of nobody are taken, as those of ANONYMOUS. `plain_users`: those
-    of PLAIN that are in no file, or not only.
+    of PLAIN that are in no file, or not only. `kerberos`: with which principal GSSAPI is answered; `kerberos_rules`:
+    how those of clients become users.
     """
 
     mechanisms: tuple[str, ...]
@@ -46,6 +50,8 @@ class ListenerSasl(Struct, frozen=True):
     bearer: BearerRules | None = None
     allows_anonymous: bool = False
     plain_users: Passwords = {}
+    kerberos: KerberosLogin | None = None
+    kerberos_rules: KerberosRules = KerberosRules()
 
 
 class ServerMechanisms:
@@ -69,6 +75,11 @@ class ServerMechanisms:
     def check(self) -> None:
         """Read the files. Raises ConfigError that names the settings."""
         errors: list[str] = []
+        if self.settings.kerberos is not None:
+            try:
+                check_keytab(self.settings.kerberos)
+            except ConfigError as error:
+                errors += error.errors
         for file in (self._passwords, self._keys):
             try:
                 if file is not None:
@@ -81,6 +92,9 @@ class ServerMechanisms:
     def _known_passwords(self) -> Passwords:
         in_file = {} if self._passwords is None else self._passwords.current()
         return {**self.settings.plain_users, **in_file}
+
+    def _user_of(self, principal: str) -> str:
+        return self.settings.kerberos_rules.user_of(principal, own_realm())
 
     def begin(self, mechanism: str) -> ServerExchange:
         """Begin an exchange. Raises ApiError for a mechanism that the listener lacks, and while users are not known."""
@@ -98,6 +112,9 @@ class ServerMechanisms:
             assert self._keys is not None, "settings were checked"
             assert self.settings.bearer is not None, "settings were checked"
             return BearerServerExchange(self.settings.bearer, self._keys.current)
+        if mechanism == GSSAPI:
+            assert self.settings.kerberos is not None, "settings were checked"
+            return GssapiServerExchange(partial(begin_as_server, self.settings.kerberos), self._user_of)
         if not self._users.is_loaded:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the users have not been read from ZooKeeper yet; try again")
         return ScramServerExchange(mechanism, partial(self._users.credential, mechanism), self._decoys)

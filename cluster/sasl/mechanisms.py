@@ -11,8 +11,11 @@ PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
 SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
 SCRAM: Final = (SCRAM_SHA_256, SCRAM_SHA_512)
-MECHANISMS: Final = (*SCRAM, PLAIN, OAUTHBEARER)
+MECHANISMS: Final = (*SCRAM, PLAIN, OAUTHBEARER, GSSAPI)
+OF_OWN_NODES: Final = (*SCRAM, PLAIN, OAUTHBEARER)
+"""Those of klamm's own listeners; GSSAPI is for Kafka listeners."""
 USER_LENGTH_MAX: Final = 256
 """The longest name of a user, in characters: it is repeated in every record of what the user changes."""
 

@@ -7,12 +7,12 @@ Source: Kafka SslPrincipalMapper, KIP-371.
 """
 
 import re
-import warnings
 from typing import Final
 
 from msgspec import Struct
 
 from cluster.model.errors import ConfigError
+from cluster.security.java_patterns import JavaReplacement, java_pattern, java_replacement
 from cluster.security.principals import USER, Principal
 
 SETTING: Final = "ssl.principal.mapping.rules"
@@ -25,33 +25,23 @@ _RULE: Final = re.compile(
     r"\s*(?:,|\Z)",
     re.DOTALL,
 )
-# What Java writes `(?<name>` is `(?P<name>` here; `(?<=` and `(?<!` are the same in both.
-_NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
-_PART: Final = re.compile(r"\\(?P<literal>.)|\$(?P<number>\d+)|\$\{(?P<name>\w+)\}|(?P<dollar>\$)", re.DOTALL)
 
 
 class MappingRule(Struct, frozen=True):
-    """One rule. `pattern` None: it takes every name as it is.
+    """One rule. `replacement` None: it takes every name as it is. `case`: L, U or nothing."""
 
-    `replacement`: texts, and the numbers of groups that stand in their place. `case`: L, U or nothing.
-    """
-
-    pattern: re.Pattern[str] | None = None
-    replacement: tuple[str | int, ...] = ()
+    replacement: JavaReplacement | None = None
     case: str = ""
 
     def apply(self, name: str) -> str | None:
         """The name of the principal; None if the rule is for other names."""
-        if self.pattern is None:
+        if self.replacement is None:
             return name
-        if self.pattern.fullmatch(name) is None:
+        if self.replacement.pattern.fullmatch(name) is None:
             return None
-        # Like Java's replaceAll, which looks for the pattern once more, and also finds it in a part of the name.
-        found = self.pattern.sub(self._expand, name)
+        # It looks for the pattern once more, and also finds it in a part of the name.
+        found = self.replacement.of_all(name)
         return found.lower() if self.case == "L" else found.upper() if self.case == "U" else found
-
-    def _expand(self, match: re.Match[str]) -> str:
-        return "".join(part if isinstance(part, str) else match[part] or "" for part in self.replacement)
 
 
 class PrincipalMapping(Struct, frozen=True):
@@ -97,37 +87,4 @@ def parse_mapping_rules(text: str) -> PrincipalMapping:
 
 
 def _rule(pattern: str, replacement: str, case: str) -> MappingRule:
-    try:
-        with warnings.catch_warnings():
-            # Sets within sets are Java's; Python would take their brackets for characters.
-            warnings.simplefilter("error")
-            # Java's \w and \d are of ASCII.
-            compiled = re.compile(_NAMED_GROUP.sub("(?P<", pattern), re.ASCII)
-    except (re.error, RecursionError, OverflowError, FutureWarning, DeprecationWarning) as error:
-        raise ConfigError([f"pattern {pattern!r}: {error}"]) from error
-    return MappingRule(compiled, tuple(_parts(replacement, compiled)), case)
-
-
-def _parts(replacement: str, pattern: re.Pattern[str]) -> list[str | int]:
-    """The texts and groups of a replacement. A group that the pattern does not have is text, unless it has none."""
-    parts, end = list[str | int](), 0
-    for found in _PART.finditer(replacement):
-        parts += [replacement[end : found.start()], *_part(found, pattern)]
-        end = found.end()
-    return [*parts, replacement[end:]]
-
-
-def _part(found: re.Match[str], pattern: re.Pattern[str]) -> list[str | int]:
-    if found["literal"] is not None:
-        return [found["literal"]]
-    if found["name"] in pattern.groupindex:
-        return [pattern.groupindex[found["name"]]]
-    digits = found["number"]
-    if digits is None or (pattern.groups == 0 and not digits.startswith("0")):
-        raise ConfigError([f"replacement: {found[0]}: the pattern {pattern.pattern!r} has no such group"])
-    # As many digits as name a group; those that are left are text.
-    taken = len(digits)
-    while taken > 1 and int(digits[:taken]) > pattern.groups:
-        taken -= 1
-    group = int(digits[:taken])
-    return [group, digits[taken:]] if group <= pattern.groups else [found[0]]
+    return MappingRule(java_replacement(java_pattern(pattern), replacement, keeps_unknown=True), case)

@@ -27,7 +27,8 @@ class CandidateListener(Struct, frozen=True):
     """One of its Kafka listeners, with the address that brokers and clients are told.
 
     `client_auth`: whether its clients need a certificate: none, requested or required. `principal_mapping`: the rules
-    by which it names the users of certificates. `mechanisms`: those of SASL that it has.
+    by which it names the users of certificates. `mechanisms`: those of SASL that it has. `kerberos_mapping`: the rules
+    by which it names the users of Kerberos principals.
     """
 
     name: _Text
@@ -37,6 +38,7 @@ class CandidateListener(Struct, frozen=True):
     client_auth: _Text = "none"
     principal_mapping: _Rules = "DEFAULT"
     mechanisms: Annotated[tuple[_Text, ...], Meta(max_length=20)] = ()
+    kerberos_mapping: _Rules = "DEFAULT"
 
     @property
     def address(self) -> str:

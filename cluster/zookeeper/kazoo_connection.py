@@ -7,6 +7,8 @@ import logging
 import ssl
 from collections import deque
 from contextlib import nullcontext
+from functools import partial
+from itertools import count
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -18,6 +20,9 @@ from msgspec import Struct
 from puresasl import SASLError, SASLProtocolException
 from puresasl.client import SASLClient
 
+from cluster.model.errors import ConfigError
+from cluster.sasl.gssapi import GssapiClientExchange
+from cluster.sasl.kerberos import KerberosLogin, begin_as_client
 from cluster.zookeeper.armed_watches import Watches
 from cluster.zookeeper.kazoo_requests import (
     NO_NODE,
@@ -97,8 +102,16 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
     client: ConnectionOwner
     _xid: int
 
-    def __init__(self, client: ConnectionOwner, retry: Any, max_in_flight: int, sasl: dict[str, str] | None) -> None:
+    def __init__(
+        self,
+        client: ConnectionOwner,
+        retry: Any,
+        max_in_flight: int,
+        sasl: dict[str, str] | None,
+        kerberos: KerberosLogin | None = None,
+    ) -> None:
         super().__init__(client, retry, logger=KAZOO_LOGGER, sasl_options=sasl)
+        self._kerberos = kerberos
         self._max_in_flight, self._tls = max_in_flight, client.handler.tls
         self._received = bytearray()
         # Number of received bytes already processed.
@@ -164,7 +177,12 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
         return super()._invoke(min(timeout, self.client._session_timeout / 1000 / ATTEMPTS_MIN), request, xid)
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
-        """Respond to one challenge. kazoo would retry endlessly with a server that does not support SASL."""
+        """Respond to one challenge. kazoo would retry endlessly with a server that does not support SASL, and speaks
+        GSSAPI by a library of its own.
+        """
+        if self._kerberos is not None:
+            self._authenticate_by_kerberos(self._kerberos, host, timeout)
+            return
         sasl = SASLClient("zk-sasl-md5", service="zookeeper", **self.sasl_options)
         try:
             challenge = self._exchange_tokens(b"", timeout, xid=1)
@@ -176,6 +194,18 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
             raise AuthFailedError(str(error)) from error
         if not sasl.complete:
             raise AuthFailedError("the server did not prove that it knows the password")
+
+    def _authenticate_by_kerberos(self, login: KerberosLogin, host: str, timeout: float) -> None:
+        exchange, challenge = GssapiClientExchange(partial(begin_as_client, login, host)), b""
+        try:
+            for xid in count(1):
+                token = exchange.step(challenge)
+                if token is None:
+                    return
+                challenge = self._exchange_tokens(token, timeout, xid) or b""
+        except (ConfigError, ConnectionDropped) as error:
+            logger.error("ZooKeeper at %s: authentication as %s failed: %s", host, login.principal, error)
+            raise AuthFailedError(str(error)) from error
 
     def _exchange_tokens(self, token: bytes, timeout: float, xid: int) -> bytes:
         self._submit(SASL(token), timeout, xid)

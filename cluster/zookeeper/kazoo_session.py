@@ -21,6 +21,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from cluster.model.errors import SessionExpiredError
+from cluster.sasl.mechanisms import GSSAPI
 from cluster.zookeeper.armed_watches import Watches
 from cluster.zookeeper.kazoo_connection import KAZOO_LOGGER, Handler, LimitedConnection, SubtreeEvent
 from cluster.zookeeper.kazoo_requests import LostAnswer, Request
@@ -68,6 +69,8 @@ def _digest_of(credentials: Credentials | None) -> list[tuple[str, str]]:
 def _sasl_options(credentials: Credentials | None) -> dict[str, str] | None:
     if credentials is None or credentials.scheme is not Scheme.SASL:
         return None
+    if credentials.kerberos is not None:
+        return {"mechanism": GSSAPI}
     return {"mechanism": "DIGEST-MD5", "username": credentials.username, "password": credentials.password.reveal()}
 
 
@@ -96,7 +99,13 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1.0),
             logger=KAZOO_LOGGER,
         )
-        self._connection = LimitedConnection(self, self._conn_retry.copy(), max_in_flight, _sasl_options(credentials))
+        self._connection = LimitedConnection(
+            self,
+            self._conn_retry.copy(),
+            max_in_flight,
+            _sasl_options(credentials),
+            None if credentials is None else credentials.kerberos,
+        )
         self._on_delivery = on_delivery
         self._over = threading.Event()
         self._last_beat = monotonic()

@@ -58,6 +58,9 @@ SHAPES: Final = {
 class SaslCluster(KafkaCluster):
     """Brokers with one listener, and controllers of klamm that know what the brokers know."""
 
+    replicas = 3
+    """Of a partition; as many brokers there are."""
+
     def __init__(self, shape: Secured, folder: Path, zookeeper: str, certificates: Certificates) -> None:
         super().__init__(folder, zookeeper, shape.version)
         self.shape, self._certificates = shape, certificates
@@ -83,7 +86,7 @@ class SaslCluster(KafkaCluster):
             "sasl.mechanism.inter.broker.protocol": shape.mechanism,
             f"listener.name.{name}.{shape.mechanism.lower()}.sasl.jaas.config": self.login_module(),
             "connections.max.reauth.ms": REAUTHENTICATE_MS,
-            "default.replication.factor": 3,
+            "default.replication.factor": self.replicas,
             "offsets.topic.replication.factor": 1,
             "replica.lag.time.max.ms": 10_000,
             "zookeeper.session.timeout.ms": 18_000,
@@ -107,7 +110,7 @@ class SaslCluster(KafkaCluster):
             # Where brokers before 3.0 look for the controller when they shut down.
             "klamm.kafka.register.as.broker": self.version < "3",
             "inter.broker.listener.name": self.shape.protocol,
-            "default.replication.factor": 3,
+            "default.replication.factor": self.replicas,
         }
 
     def write_login(self) -> None:
@@ -132,16 +135,19 @@ class SaslCluster(KafkaCluster):
     async def open(self, address: str, user: str = "", password: str | None = None) -> KafkaConnection:
         """A connection of a client to a broker or a controller."""
         host, _, port = address.rpartition(":")
-        user = user or self.user
-        given = Secret(self.passwords[user] if password is None else password)
         tls = TlsSettings(truststore_location=str(self._certificates.authority))
         return await KafkaConnection.open(
             Endpoint(host, int(port), self.shape.protocol, self.shape.protocol),
             client_id="test",
             timeout_s=TIMEOUT_S,
             tls=client_context(tls) if self.shape.protocol == "SASL_SSL" else None,
-            login=lambda: ClientCredentials(self.shape.mechanism, user, given),
+            login=lambda: self.credentials(user or self.user, password),
         )
+
+    def credentials(self, user: str, password: str | None) -> ClientCredentials:
+        """Those of a client. `password` None: its own."""
+        given = Secret(self.passwords[user] if password is None else password)
+        return ClientCredentials(self.shape.mechanism, user, given)
 
     def call(self, address: str, request: Any, version: int, response: Any, user: str = "") -> Any:
         async def called() -> Any:
@@ -170,7 +176,7 @@ class SaslCluster(KafkaCluster):
 
     def create(self, topic: str, user: str = "") -> int:
         """Ask the active controller, as Kafka's clients do; the error code."""
-        wanted = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=3)
+        wanted = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=self.replicas)
         request = CreateTopicsRequest(topics=(wanted,), timeout_ms=30_000)
         active = self.active()
         assert active in self.controllers
@@ -186,10 +192,10 @@ class SaslCluster(KafkaCluster):
                     found[partition] = json.loads(client.get(f"{path}/{partition}/state")[0])
             return found
 
-    def is_whole(self, topic: str, count: int = 3) -> bool:
-        """Whether every partition is led and has so many replicas in sync."""
-        states = self.states(topic)
-        return len(states) == PARTITIONS and all(s["leader"] >= 0 and len(s["isr"]) == count for s in states.values())
+    def is_whole(self, topic: str, count: int | None = None) -> bool:
+        """Whether every partition is led and has so many replicas in sync; None: all."""
+        states, wanted = self.states(topic), self.replicas if count is None else count
+        return len(states) == PARTITIONS and all(s["leader"] >= 0 and len(s["isr"]) == wanted for s in states.values())
 
     def restart(self, id_: int) -> None:
         """On the data that it has; returns when it serves."""

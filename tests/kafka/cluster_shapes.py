@@ -25,6 +25,7 @@ _DEFAULTS: Final = {
     "min.insync.replicas": "1",
     "num.partitions": "1",
     "reserved.broker.max.id": "1000",
+    "sasl.mechanism.inter.broker.protocol": "GSSAPI",
     "security.inter.broker.protocol": "PLAINTEXT",
     "ssl.client.auth": "none",
     "ssl.endpoint.identification.algorithm": "https",

@@ -17,7 +17,12 @@ from tests.processes.local_clusters import eventually
 
 
 class KafkaCluster:
-    """`brokers`: id -> address; `controllers`: id -> address of the Kafka listener; `grpc`: for klamm's commands."""
+    """`brokers`: id -> address; `controllers`: id -> address of the Kafka listener; `grpc`: for klamm's commands.
+
+    `host`: of all Kafka listeners.
+    """
+
+    host = "127.0.0.1"
 
     def __init__(self, folder: Path, zookeeper: str, version: str = NEWEST) -> None:
         self.zookeeper, self.version = zookeeper, version
@@ -30,7 +35,7 @@ class KafkaCluster:
     def start_brokers(self, count: int, settings: Mapping[str, Any] = {}, security: str = "PLAINTEXT") -> None:
         """`security`: the protocol of their listener. Returns when all of them serve."""
         for id_, port in enumerate(choose_free_ports(count), start=1):
-            self.brokers[id_] = f"127.0.0.1:{port}"
+            self.brokers[id_] = f"{self.host}:{port}"
             self.start_broker(id_, settings, security)
         for id_ in self.brokers:
             eventually(lambda id_=id_: STARTED in self.log(f"kafka-{id_}"), f"broker {id_} serves")
@@ -52,11 +57,11 @@ class KafkaCluster:
         `security`: the protocol of its Kafka listener.
         """
         listen, control, kafka = choose_free_ports(3)
-        self.controllers[id_], self.grpc[id_] = f"127.0.0.1:{kafka}", f"127.0.0.1:{listen}"
+        self.controllers[id_], self.grpc[id_] = f"{self.host}:{kafka}", f"127.0.0.1:{listen}"
         given = {
             "klamm.broker.protocol": "kafka",
             "inter.broker.protocol.version": protocol_of(self.version),
-            "klamm.kafka.listeners": f"{security}://127.0.0.1:{kafka}",
+            "klamm.kafka.listeners": f"{security}://{self.host}:{kafka}",
             **settings,
         }
         fields = {

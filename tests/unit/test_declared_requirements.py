@@ -14,10 +14,17 @@ from packaging.utils import canonicalize_name
 from tests.processes.installations import ROOT, declared
 from tests.unit.test_tidy import PACKAGES, imported, sources
 
-EXTRAS = {"audit": ("audit", "audit-kafka", "audit-delta"), "deploy": ("embedded",), "launcher": ("embedded", "audit")}
+EXTRAS = {
+    "audit": ("audit", "audit-kafka", "audit-delta"),
+    "cluster": ("kerberos",),
+    "deploy": ("embedded",),
+    "launcher": ("embedded", "audit"),
+}
 """What a package may import beside the requirements of every installation."""
 OURS = {Path(package).name for package in PACKAGES}
 OWNERS = {
+    # It is compiled where it is installed, with headers that few machines have.
+    "gssapi": ["gssapi"],
     **packages_distributions(),
     # Several distributions share the first name.
     "google": [],

@@ -23,8 +23,8 @@ ORDINARY_ENDS: Final = (ClusterError, OSError, asyncio.IncompleteReadError)
 """How connections end: bytes that are no request, a client that is gone or too slow, a failed handshake."""
 
 
-_UNPROVEN_BYTES_MAX: Final = 32_768
-"""Of a request of a client that is not authenticated: the longest has a token."""
+_UNPROVEN_BYTES_MAX: Final = 65_536
+"""Of a request of a client that is not authenticated: the longest has a Kerberos ticket with the client's groups."""
 _AGES: Final = (0.9, 1.1)
 """Clients that connected together come back one after the other."""
 

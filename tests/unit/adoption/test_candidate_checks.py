@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from adoption.findings import examine
 from adoption.survey import BrokerAnswers, Survey, SurveyedBroker, SurveyedCandidate
 from cluster.model.broker import Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
+from cluster.security.kerberos_names import SETTING as KERBEROS_RULES
 from cluster.znodes.candidates import CandidateListener, CandidateProfile
 
 SSL = "SSL"
@@ -287,3 +288,30 @@ def test_a_listener_with_authorities_of_its_own_has_them_under_klamm() -> None:
     assert key in two
     (one, _) = examine(survey(), "zk:2181", "atomic").commands
     assert "AUTHORITIES-OF" not in one
+
+
+@pytest.mark.rule("D-116")
+def test_principals_become_users_by_the_rules_of_the_brokers() -> None:
+    """Otherwise a client would have another one's rights."""
+    rules = "RULE:[1:$1@$0](.*@OTHER)s/@.*/-of-other/,DEFAULT"
+    kerberos = {
+        "sasl_enabled_mechanisms": "GSSAPI",
+        "sasl_mechanism_inter_broker_protocol": "GSSAPI",
+        "sasl_kerberos_service_name": "kafka",
+        "sasl_kerberos_principal_to_local_rules": rules,
+    }
+    guarded = {**kerberos, "authorizer_class_name": ACLS}
+    by_default = replace(USERS, mechanisms=("GSSAPI",))
+    (one, two) = examine(with_sasl(**guarded), "zk:2181", "atomic").commands
+    for command in (one, two):
+        assert f"--override '{KERBEROS_RULES}={rules}'" in command
+        assert "--override sasl.kerberos.service.name=kafka" in command
+        assert "--override sasl.mechanism.inter.broker.protocol=GSSAPI" in command
+        assert "--override java.security.auth.login.config=JAAS.conf" in command
+    profile = replace(BY_USERS, listeners=(by_default,), authorises=True)
+    (refusal,) = refusals(of(with_sasl(**guarded), profile))
+    assert f"add --override 'listener.name.internal.{KERBEROS_RULES}={rules}'" in refusal
+    same = replace(profile, listeners=(replace(by_default, kerberos_mapping=rules),))
+    assert refusals(of(with_sasl(**guarded), same)) == ()
+    # Without an authorizer nobody has rights by a name.
+    assert refusals(of(with_sasl(**kerberos), replace(profile, authorises=False))) == ()

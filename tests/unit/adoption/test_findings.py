@@ -60,7 +60,12 @@ def test_a_plain_cluster_can_be_adopted(protocol: str) -> None:
     [
         (survey(), "no broker is registered"),
         (survey(broker(1), is_migrating=True), "a migration to KRaft has begun"),
-        (survey(broker(1, security="SASL_PLAINTEXT")), "broker 1 authenticates to other brokers by GSSAPI"),
+        (
+            survey(
+                broker(1, security="SASL_PLAINTEXT", sasl_mechanism_inter_broker_protocol="AWS_MSK_IAM"),
+            ),
+            "broker 1 authenticates to other brokers by AWS_MSK_IAM",
+        ),
         (
             survey(
                 broker(
@@ -89,6 +94,24 @@ def test_a_plain_cluster_can_be_adopted(protocol: str) -> None:
         (
             survey(broker(1, authorizer_class_name="A", ssl_principal_mapping_rules="RULE:^CN=(")),
             "broker 1 has ssl.principal.mapping.rules that klamm does not understand",
+        ),
+        (
+            survey(
+                broker(
+                    1,
+                    security="SASL_PLAINTEXT",
+                    authorizer_class_name="A",
+                    sasl_kerberos_principal_to_local_rules="RULE:[1:$2]",
+                )
+            ),
+            "broker 1 has sasl.kerberos.principal.to.local.rules that klamm does not understand: 'RULE:[1:$2]': $2 is",
+        ),
+        (
+            survey(
+                broker(1, authorizer_class_name="A", sasl_kerberos_principal_to_local_rules="RULE:[1:$1],DEFAULT"),
+                broker(2, authorizer_class_name="A"),
+            ),
+            "brokers differ in sasl.kerberos.principal.to.local.rules of PLAINTEXT (DEFAULT: 2; RULE:[1:$1],DEFAUL",
         ),
         (
             survey(broker(1, authorizer_class_name="A", authorizer_zookeeper_url="other:2181")),

@@ -12,7 +12,7 @@ from packaging.version import Version
 from tests.processes.installations import ROOT, declared
 
 LIST = ROOT / "deploy" / "minimum-versions.txt"
-EXTRAS = ("embedded", "audit", "audit-delta", "audit-kafka")
+EXTRAS = ("embedded", "audit", "audit-delta", "audit-kafka", "kerberos")
 PINNED_BY_OTHERS = {"pydantic-core", "py4j"}
 PROGRAM = """
 import asyncio, sys

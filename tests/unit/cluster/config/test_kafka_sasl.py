@@ -2,6 +2,7 @@
 anything starts.
 """
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 
 from cluster.config.broker_logins import BrokerLogins, read_broker_credentials
 from cluster.config.config import NodeConfig, load_config, read_credentials
+from cluster.config.jaas_credentials import kerberos_credentials_in
 from cluster.config.kafka_sasl import kafka_sasl
 from cluster.config.kafka_tls import kafka_tls
 from cluster.model.broker import Endpoint
 from cluster.model.errors import ConfigError
 from cluster.process.authorization import rules_for_super_users
-from cluster.sasl.jaas import parse_sections
+from cluster.sasl.jaas import parse_login_module, parse_sections
+from cluster.sasl.kerberos import KerberosLogin
 from cluster.sasl.mechanisms import PLAIN
 from cluster.security.acls import Operation
 from cluster.security.authorization import CLUSTER, CallerRights
@@ -151,7 +154,7 @@ def test_a_token_is_read_from_a_file(tmp_path: Path) -> None:
             {**SCRAM, "sasl_jaas_config": PLAIN_JAAS},
             "sasl.jaas.config: 'org.apache.kafka.common.security.plain.PlainLoginModule': SCRAM-SHA-512 needs",
         ),
-        ({**SCRAM, "sasl_mechanism_inter_broker_protocol": "GSSAPI"}, "GSSAPI: is not supported; known are"),
+        ({**SCRAM, "sasl_mechanism_inter_broker_protocol": "AWS_MSK_IAM"}, "AWS_MSK_IAM: is not supported; known are"),
         ({**SCRAM, "sasl_mechanism_inter_broker_protocol": "PLAIN,SCRAM-SHA-512"}, "must be one mechanism"),
         (
             {**BY_PLAIN, "sasl_jaas_config": PLAIN_JAAS.split(" user_", maxsplit=1)[0] + ";"},
@@ -170,6 +173,84 @@ def test_what_is_missing_is_named_without_a_password(tmp_path: Path, given: dict
     found = errors_of(tmp_path, **given)
     assert why in found
     assert "hush" not in found
+
+
+KERBEROS = {"sasl_enabled_mechanisms": "GSSAPI", "sasl_mechanism_inter_broker_protocol": "GSSAPI"}
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
+BROKER = "kafka/c1.example@EXAMPLE"
+
+
+def kerberos_login(options: str, service: str = "kafka") -> KerberosLogin:
+    """As operators of Kafka write it."""
+    module = parse_login_module(f"{KRB5} {options};")
+    found = kerberos_credentials_in(module, "sasl.jaas.config", service).kerberos
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "login"),
+    [
+        (
+            f'useKeyTab=true storeKey=true keyTab="/etc/kafka.keytab" principal="{BROKER}"',
+            KerberosLogin(BROKER, "/etc/kafka.keytab", "kafka"),
+        ),
+        (
+            f'debug=true useKeyTab=TRUE doNotPrompt=true keyTab="FILE:/k" principal="{BROKER}" serviceName="kafka"',
+            KerberosLogin(BROKER, "/k", "kafka"),
+        ),
+        ("useTicketCache=true", KerberosLogin("", None, "kafka")),
+        (
+            'useTicketCache="true" ticketCache="/tmp/krb5cc_0" principal="ann@EXAMPLE"',
+            KerberosLogin("ann@EXAMPLE", None, "kafka", "/tmp/krb5cc_0"),
+        ),
+    ],
+)
+def test_a_kerberos_login_is_read_as_operators_write_it(options: str, login: KerberosLogin) -> None:
+    assert kerberos_login(options) == login
+    assert kerberos_login(f"{options} serviceName=kafka" if "serviceName" not in options else options, "") == login
+
+
+@pytest.mark.parametrize(
+    ("options", "service", "why"),
+    [
+        ('useKeyTab=true principal="a@B"', "kafka", "has no keyTab, which useKeyTab=true needs"),
+        ('useKeyTab=true keyTab="/k"', "kafka", "has no principal, which useKeyTab=true needs"),
+        ('keyTab="/k" principal="a@B"', "kafka", "has neither useKeyTab=true with keyTab and principal, nor useTicket"),
+        (
+            'useTicketCache=true serviceName="k"',
+            "kafka",
+            "has serviceName='k', and sasl.kerberos.service.name is 'kafka'",
+        ),
+        ("useTicketCache=true", "", "has no serviceName, and sasl.kerberos.service.name is not set"),
+    ],
+)
+def test_what_a_kerberos_login_lacks_is_named(options: str, service: str, why: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        kerberos_login(options, service)
+    assert why in str(error.value)
+
+
+def test_kerberos_is_refused_by_name_where_something_is_missing(tmp_path: Path) -> None:
+    service = {"sasl_kerberos_service_name": "kafka"}
+    assert "internal.gssapi.sasl.jaas.config: is missing: GSSAPI needs a principal and a keytab" in errors_of(
+        tmp_path, **KERBEROS, **service
+    )
+    cached = f"{KRB5} useTicketCache=true;"
+    assert "has useTicketCache=true: a server needs useKeyTab=true" in errors_of(
+        tmp_path, **KERBEROS, **service, sasl_jaas_config=cached
+    )
+    rules = {"listener_name_internal_sasl_kerberos_principal_to_local_rules": "RULE:[1:$2]"}
+    assert "RULE:[1:$2]" in errors_of(tmp_path, **KERBEROS, **service, **rules)
+
+
+def test_the_extra_for_kerberos_is_named_where_it_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    login = f'{KRB5} useKeyTab=true keyTab="{tmp_path}/k" principal="{BROKER}" serviceName=kafka;'
+    found = errors_of(tmp_path, **KERBEROS, gssapi_sasl_jaas_config=login)
+    assert "GSSAPI: is not installed: install klamm with the extra 'kerberos' (pip install 'klamm[kerberos]')" in found
 
 
 def test_the_users_of_plain_are_those_of_the_brokers(tmp_path: Path) -> None:

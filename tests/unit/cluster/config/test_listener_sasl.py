@@ -85,7 +85,8 @@ def test_what_a_token_must_say_is_configured(issuer: Issuer, keystore: Path) -> 
         ({MAP: "PLAINTEXT:SSL,CONTROL:SSL,METRICS:SASL_SSL"}, "METRICS:SASL_SSL: the port for metrics has no SASL"),
         ({MAP: "PLAINTEXT:SASL_SSL,CONTROL:SSL"}, "says nothing of the listener METRICS, while PLAINTEXT has SASL_SSL"),
         ({"sasl.enabled.mechanisms": None}, 'settings."sasl.enabled.mechanisms": is missing: the listener PLAINTEXT'),
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "'GSSAPI': GSSAPI: is not supported; known are SCRAM-SHA-256"),
+        ({"sasl.enabled.mechanisms": "AWS_MSK_IAM"}, "AWS_MSK_IAM: is not supported; known are SCRAM-SHA-256"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "GSSAPI is for Kafka listeners: set listener.name.plaintext.sasl.ena"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, 'settings."klamm.sasl.plain.users.file": is missing: PLAIN needs'),
         (
             {"sasl.enabled.mechanisms": "PLAIN", "klamm.sasl.plain.users.file": "/nowhere"},

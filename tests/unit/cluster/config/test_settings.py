@@ -105,6 +105,7 @@ DEFAULTS: dict[str, Any] = {
     "zookeeper.ssl.crl.enable": False,
     "ssl.principal.mapping.rules": "DEFAULT",
     "sasl.oauthbearer.sub.claim.name": "sub",
+    "sasl.kerberos.principal.to.local.rules": "DEFAULT",
     "sasl.oauthbearer.clock.skew.seconds": 30,
     "connection.failed.authentication.delay.ms": 100,
     "zookeeper.ssl.ocsp.enable": False,
@@ -152,7 +153,7 @@ WITHOUT_DEFAULT = {
     "zookeeper.ssl.truststore.password",
     "zookeeper.ssl.truststore.type",
     "max.connections.per.ip.overrides",
-    # Kafka's default is a mechanism that klamm does not have.
+    # Kafka's default is GSSAPI, which needs an extra of klamm's.
     "sasl.enabled.mechanisms",
     "sasl.mechanism.inter.broker.protocol",
     "sasl.jaas.config",
@@ -160,6 +161,8 @@ WITHOUT_DEFAULT = {
     "scram-sha-256.sasl.jaas.config",
     "scram-sha-512.sasl.jaas.config",
     "oauthbearer.sasl.jaas.config",
+    "gssapi.sasl.jaas.config",
+    "sasl.kerberos.service.name",
     "sasl.oauthbearer.token.endpoint.url",
     "sasl.oauthbearer.jwks.endpoint.url",
     "sasl.oauthbearer.expected.audience",

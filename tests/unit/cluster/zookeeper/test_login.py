@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.sasl.kerberos import KerberosLogin
 from cluster.tls.secret import Secret
 from cluster.zookeeper.login import Credentials, Scheme, parse_login
 
@@ -28,6 +29,31 @@ def test_the_section_for_zookeeper_names_user_and_password() -> None:
 def test_another_section_may_be_meant_and_values_need_no_quotes() -> None:
     text = "Zk{a.Module optional debug=true username=u password=p; b.Module required username=v;};"
     assert parse_login(text, "Zk", Scheme.DIGEST) == Credentials(Scheme.DIGEST, "u", Secret("p"))
+
+
+def test_the_section_may_be_of_kerberos() -> None:
+    options = 'useKeyTab=true storeKey=true keyTab="/etc/kafka.keytab" principal="kafka/h.example@EXAMPLE"'
+    text = f"Client {{ com.sun.security.auth.module.Krb5LoginModule required {options}; }};"
+    login = KerberosLogin("kafka/h.example@EXAMPLE", "/etc/kafka.keytab", "zookeeper", setting="section Client")
+    assert parse_login(text, "Client", Scheme.SASL) == Credentials(Scheme.SASL, login.principal, Secret(""), login)
+
+
+@pytest.mark.parametrize(
+    ("options", "scheme", "why"),
+    [
+        ("useTicketCache=true", Scheme.SASL, "section Client has no useKeyTab=true"),
+        ('useKeyTab=true principal="a@B"', Scheme.SASL, "section Client has no keyTab"),
+        ('useKeyTab=true keyTab="/k"', Scheme.SASL, "section Client has no principal"),
+        (
+            'useKeyTab=true keyTab="/k" principal="a@B"',
+            Scheme.DIGEST,
+            "section Client is of Kerberos, which klamm.zookeeper.auth.scheme=digest is not",
+        ),
+    ],
+)
+def test_what_a_section_of_kerberos_lacks_is_named(options: str, scheme: Scheme, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_login(f"Client {{ M required {options}; }};", "Client", scheme)
 
 
 @pytest.mark.parametrize(
