@@ -68,11 +68,14 @@ class Shape(Struct, frozen=True):
 
 
 class PartitionInZooKeeper(Struct, frozen=True):
-    """One partition in ZooKeeper; `leadership` and `stat` are None without a state znode."""
+    """One partition in ZooKeeper; `leadership` and `stat` are None without a state znode. `is_moving`: it is being
+    reassigned.
+    """
 
     replicas: tuple[BrokerId, ...]
     leadership: LeaderAndIsr | None
     stat: Stat | None
+    is_moving: bool = False
 
 
 async def populate(zookeeper: ZooKeeper, shape: Shape) -> None:
@@ -95,17 +98,18 @@ async def read_partitions(zookeeper: ZooKeeper) -> dict[TopicPartition, Partitio
     """Every partition of every topic."""
     topics = await zookeeper.children(BROKERS_TOPICS) or ()
     znodes = await zookeeper.get_many([topic_path(topic) for topic in topics])
-    replicas = {
-        TopicPartition(topic, partition): assignment.replicas
+    assigned = {
+        TopicPartition(topic, partition): assignment
         for topic, znode in zip(topics, znodes, strict=True)
         if znode is not None
         for partition, assignment in decode_topic(topic, znode.data).partitions.items()
     }
-    states = await zookeeper.get_many([state_path(tp) for tp in replicas])
+    states = await zookeeper.get_many([state_path(tp) for tp in assigned])
     found = {}
-    for (tp, brokers), znode in zip(replicas.items(), states, strict=True):
+    for (tp, assignment), znode in zip(assigned.items(), states, strict=True):
         leadership = None if znode is None else decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
-        found[tp] = PartitionInZooKeeper(brokers, leadership, None if znode is None else znode.stat)
+        stat = None if znode is None else znode.stat
+        found[tp] = PartitionInZooKeeper(assignment.replicas, leadership, stat, assignment.is_being_reassigned)
     return found
 
 

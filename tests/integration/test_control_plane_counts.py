@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from benchmarks.control_plane import measure
+from benchmarks.control_plane import Plan, measure
 from benchmarks.report import CaseRun
 
 PARTITIONS = 500
@@ -27,7 +27,7 @@ BOUNDS = {
 
 @pytest.mark.real
 async def test_requests_and_round_trips_do_not_grow_with_the_partitions(tmp_path: pathlib.Path) -> None:
-    report = await measure(PARTITIONS, 1, tmp_path)
+    report = await measure(Plan(PARTITIONS, runs=1, idle_s=0.5), tmp_path)
     found = {case.name: case.runs[0] for case in report.cases}
     exceeded = {name: excess(found[name], *bounds) for name, bounds in BOUNDS.items()}
     assert not any(exceeded.values()), exceeded
