@@ -362,7 +362,9 @@ def in_parts(change: Change, size: int) -> Iterator[Change]:
     """Yield a change as several of the same kind, with at most `size` partitions each; most are one."""
     field = _OF_PARTITIONS.get(type(change))
     partitions = {} if field is None else getattr(change, field)
-    if field is None or len(partitions) <= size:
+    # At a failover all replicas are moved, and leave no records of which there could be too many.
+    leaves_none = isinstance(change, ReplicasMoved) and (not change.recorded or change.target is ReplicaState.ONLINE)
+    if field is None or len(partitions) <= size or leaves_none:
         yield change
         return
     items = iter(partitions.items())

@@ -14,7 +14,7 @@ PARTITIONS = [TopicPartition("t", number) for number in range(5)]
     "change",
     [
         PartitionsMoved(dict.fromkeys(PARTITIONS, PartitionState.NEW)),
-        ReplicasMoved(BrokerId(1), dict.fromkeys(PARTITIONS, ReplicaState.NEW), ReplicaState.ONLINE, recorded=False),
+        ReplicasMoved(BrokerId(1), dict.fromkeys(PARTITIONS, ReplicaState.ONLINE), ReplicaState.OFFLINE),
     ],
 )
 def test_the_parts_have_all_partitions_in_their_order_and_all_else_of_the_change(change: Change) -> None:
