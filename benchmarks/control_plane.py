@@ -38,6 +38,10 @@ AGENTS_PER_PROCESS: Final = 25
 # With 100,000 partitions in the default heap, Java's garbage collector would be measured.
 HEAP_MB: Final = 2048
 HEAP_MB_PER_100_000: Final = 1024
+# A table of a million partitions keeps a process from renewing its session for long on a machine that does other work.
+SESSION_MS_PER_PARTITION: Final = 0.3
+SESSION_MS_MIN: Final = 18_000
+SESSION_MS_MAX: Final = 600_000
 SETTINGS: Final[dict[str, Any]] = {
     # By a timer, whatever the controller does: what it moves would be counted with a case.
     "auto.leader.rebalance.enable": False,
@@ -46,7 +50,7 @@ SETTINGS: Final[dict[str, Any]] = {
 
 class Plan(Struct, frozen=True):
     """What is measured. `cases`: names of `CASES`; all if there are none. `idle_s`: how long nothing is sent before a
-    case is looked at, whether it is over.
+    case is looked at, whether it is over. `is_compared`: whether every agent's table is compared with ZooKeeper.
     """
 
     partitions: int = 10_000
@@ -55,6 +59,7 @@ class Plan(Struct, frozen=True):
     cases: tuple[str, ...] = ()
     is_secured: bool = False
     idle_s: float = 1.0
+    is_compared: bool = True
 
     @property
     def shape(self) -> Shape:
@@ -93,7 +98,7 @@ async def measure(plan: Plan, folder: Path) -> Report:
     certificates = folder / "certificates" if plan.is_secured else None
     tls = None if certificates is None else make_certificates(certificates, CONTROLLER_ID)
     heap_mb = max(HEAP_MB, HEAP_MB_PER_100_000 * plan.partitions // 100_000)
-    settings = ServerSettings(heap_mb=heap_mb, warms_up=True, tls=tls)
+    settings = ServerSettings(heap_mb=heap_mb, warms_up=True, tls=tls, max_session_timeout_ms=SESSION_MS_MAX)
     with EmbeddedZooKeeper(folder / "zookeeper", settings=settings) as server:
         for number in range(1, plan.runs + 1):
             say(f"round {number} of {plan.runs}")
@@ -117,12 +122,13 @@ async def measure_round(
     zookeeper = connect_to(connect, tls)
     zookeeper.listen(lambda event: None)
     # Both have the certificate of the first one: to ZooKeeper all nodes are one identity.
-    settings = SETTINGS | _zookeeper_tls(certificates)
+    session_ms = min(SESSION_MS_MAX, max(SESSION_MS_MIN, int(SESSION_MS_PER_PARTITION * shape.partitions)))
+    settings = SETTINGS | {"zookeeper.session.timeout.ms": session_ms} | _zookeeper_tls(certificates)
     controller = ControllerProcess(CONTROLLER_ID, connect, directory, settings)
     standby = ControllerProcess(STANDBY_ID, connect, directory, settings)
     processes = max(STUB_PROCESSES, plan.brokers // AGENTS_PER_PROCESS)
     stubs = StubProcesses(connect, shape.brokers, processes, certificates)
-    measured = Round(zookeeper, (controller, standby), stubs, shape, idle_s=plan.idle_s)
+    measured = Round(zookeeper, (controller, standby), stubs, shape, idle_s=plan.idle_s, is_compared=plan.is_compared)
     try:
         await zookeeper.start_session()
         await populate(zookeeper, shape)
