@@ -28,8 +28,6 @@ REQUEST_TIMEOUT_MS: Final = 600_000
 
 ROUND_TRIPS: Final = "klamm_zookeeper_client_roundtrips_total"
 REQUESTS: Final = "klamm_zookeeper_client_requests_total"
-KNOWN_PARTITIONS: Final = "klamm_controller_standby_knownpartitions"
-UNREAD_ZNODES: Final = "klamm_controller_standby_unreadznodes"
 _NAMES: Final = ListenerNames()
 _T = TypeVar("_T")
 
@@ -132,16 +130,7 @@ class Round:
         since = loop.time()
         standby = self._standby
         standby.start()
-        async with asyncio.timeout(self._deadline_s):
-            while True:
-                standby.check_alive()
-                try:
-                    metrics = await standby.metrics()
-                except OSError:
-                    metrics = {}
-                if metrics.get(KNOWN_PARTITIONS) == self.shape.partitions and not metrics.get(UNREAD_ZNODES):
-                    break
-                await asyncio.sleep(POLL_S)
+        await standby.until_warm(self.shape.partitions, self._deadline_s)
         await self.begin(standby)
         return {"standby warm after": (loop.time() - since) * 1000, "its CPU": standby.cpu_ms()}
 

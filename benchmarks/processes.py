@@ -26,6 +26,9 @@ FAILOVER_PHASES = {
     "first acknowledgement": "klamm_controller_failover_firstacknowledgementms",
     "last acknowledgement": "klamm_controller_failover_lastacknowledgementms",
 }
+_KNOWN_PARTITIONS: Final = "klamm_controller_standby_knownpartitions"
+_UNREAD_ZNODES: Final = "klamm_controller_standby_unreadznodes"
+_STANDBY_POLL_S: Final = 0.1
 NOBODY: Final = BrokerId(-1)
 # Ignores proxies in the environment: these processes are on this machine.
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -93,6 +96,23 @@ class ControllerProcess:
             return 0.0
         user, system = stat.read_text().rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) * 1000 / os.sysconf("SC_CLK_TCK")
+
+    async def until_warm(self, partitions: int, timeout_s: float) -> None:
+        """Wait until this standby knows so many partitions, and nothing is left to read.
+
+        Raises ProcessFailedError if it ends, TimeoutError.
+        """
+        async with asyncio.timeout(timeout_s):
+            while True:
+                self.check_alive()
+                try:
+                    metrics = await self.metrics()
+                except OSError:
+                    # It has not opened its port yet.
+                    metrics = {}
+                if metrics.get(_KNOWN_PARTITIONS) == partitions and not metrics.get(_UNREAD_ZNODES):
+                    return
+                await asyncio.sleep(_STANDBY_POLL_S)
 
     async def metrics(self) -> dict[str, float]:
         """Every sample without labels, by metric name."""
