@@ -144,7 +144,7 @@ async def alter_partition(r: Round) -> Found:
 
 async def controlled_shutdown(r: Round) -> Found:
     """An agent asks to be shut down: until it is in no ISR, and all others know."""
-    await r.need_whole_isrs()
+    await _need_preferred_leaders(r)
     before = await r.partitions()
     led = [tp for tp, p in before.items() if p.leadership is not None and p.leadership.leader == r.victim]
     epoch = BrokerEpoch((await r.registration_of_victim()).czxid)
@@ -170,29 +170,46 @@ async def controlled_shutdown(r: Round) -> Found:
 
 async def preferred_election(r: Round) -> Found:
     """ElectLeaders for all partitions, of which none is led as preferred."""
-    await r.need_whole_isrs()
+    await _need_preferred_leaders(r)
     before = {tp: p.replicas for tp, p in (await r.partitions()).items()}
     others_preferred = {tp: (*replicas[1:], replicas[0]) for tp, replicas in before.items()}
     await _reassign(r, others_preferred)
     await r.until_idle(_assigned(r, others_preferred))
     since_ms = await r.begin()
-    response = await r.ask(ElectLeadersRequest(PREFERRED, timeout_ms=600_000))
+    elected = await _elect_preferred(r)
     answered_at_ms = r.now_ms()
-    results = [result for topic in response.results for result in topic.partition_result]
-    for result in results:
-        _require(result.error_code)
-
-    async def all_lead(_: Sequence[Received]) -> bool:
-        states = await r.partitions()
-        return all(p.leadership and p.leadership.leader == p.replicas[0] for p in states.values())
-
-    received = await r.until_idle(all_lead)
+    received = await r.until_idle(_all_lead_as_preferred(r))
     phases = {
         "elections written": last_written((await r.partitions()).values()) - since_ms,
         "answered": answered_at_ms - since_ms,
     }
-    figures = {"leaders elected": len(results)}
+    figures = {"leaders elected": elected}
     return {"preferred-election": await r.case(last_acknowledged(received) - since_ms, phases, received, figures)}
+
+
+async def _need_preferred_leaders(r: Round) -> None:
+    """See to it that every replica is in its ISR, and the first one of each partition leads."""
+    await r.need_whole_isrs()
+    if not await _all_lead_as_preferred(r)(()):
+        await _elect_preferred(r)
+        await r.until_idle(_all_lead_as_preferred(r))
+
+
+async def _elect_preferred(r: Round) -> int:
+    """Elect the preferred leaders of all partitions; returns how many were elected."""
+    response = await r.ask(ElectLeadersRequest(PREFERRED, timeout_ms=600_000))
+    results = [result for topic in response.results for result in topic.partition_result]
+    for result in results:
+        _require(result.error_code)
+    return len(results)
+
+
+def _all_lead_as_preferred(r: Round) -> Callable[[Sequence[Received]], Awaitable[bool]]:
+    async def all_lead(_: Sequence[Received]) -> bool:
+        states = await r.partitions()
+        return all(p.leadership and p.leadership.leader == p.replicas[0] for p in states.values())
+
+    return all_lead
 
 
 async def reassignment(r: Round) -> Found:
