@@ -9,15 +9,15 @@ so that requests and responses of two windows at most are held.
 Source: Kafka KafkaZkClient (the check of the controller epoch).
 """
 
-import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from cluster.aio.windows import one_ahead
 from cluster.model.broker import ZkVersion
 from cluster.model.errors import ControllerMovedError, OutcomeUnknownError, SessionExpiredError, ZooKeeperError
 from cluster.zookeeper.port import (
@@ -38,7 +38,6 @@ MAX_BYTES: Final = 400_000
 """Bytes per transaction; well below ZooKeeper's default limit of 1 MiB (jute.maxbuffer)."""
 WINDOW: Final = 40
 """Transactions that are sent together; a multiple of the requests in flight, so that no round trip is half empty."""
-WINDOWS_AT_ONCE: Final = 2
 MAX_UNIT_BYTES: Final = 1_000_000
 """Bytes per unit. A server closes the connection of a client that sends more than 1 MiB."""
 
@@ -116,36 +115,13 @@ class FencedWriter:
         """
         outcomes: list[Outcome | None] = []
         chunks = _pack(_numbered(units, outcomes))
-        window, following = list(islice(chunks, WINDOW)), list(islice(chunks, WINDOW))
-        if following:
-            await self._write_windows(window, following, chunks, outcomes)
-        else:
-            await self._write_window(window, outcomes)
+        windows = iter(lambda: list(islice(chunks, WINDOW)), [])
+        async with aclosing(one_ahead(windows, lambda window: self._write_window(window, outcomes))) as written:
+            async for _ in written:
+                continue
         if any(isinstance(outcome, Failed | Missing) for outcome in outcomes):
             self._on_refusal()
         return [_known(outcome) for outcome in outcomes]
-
-    async def _write_windows(
-        self, first: _Chunks, second: _Chunks, rest: Iterator[list[_Pending]], outcomes: list[Outcome | None]
-    ) -> None:
-        """Write windows one after the other, the next one while the last is on its way."""
-        writing: deque[asyncio.Task[None]] = deque()
-        windows: deque[_Chunks] = deque((first, second))
-        try:
-            while windows:
-                writing.append(asyncio.create_task(self._write_window(windows.popleft(), outcomes)))
-                # It is sent now, and not when the last one has been answered.
-                await asyncio.sleep(0)
-                if len(writing) == WINDOWS_AT_ONCE:
-                    await writing.popleft()
-                if not windows and (window := list(islice(rest, WINDOW))):
-                    windows.append(window)
-            while writing:
-                await writing.popleft()
-        finally:
-            for task in writing:
-                task.cancel()
-            await asyncio.gather(*writing, return_exceptions=True)
 
     async def _write_window(self, chunks: _Chunks, outcomes: list[Outcome | None]) -> None:
         while chunks:
