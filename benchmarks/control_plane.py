@@ -39,7 +39,7 @@ AGENTS_PER_PROCESS: Final = 25
 HEAP_MB: Final = 2048
 HEAP_MB_PER_100_000: Final = 1024
 # A table of a million partitions keeps a process from renewing its session for long on a machine that does other work.
-SESSION_MS_PER_PARTITION: Final = 0.3
+SESSION_MS_PER_PARTITION: Final = 1.0
 SESSION_MS_MIN: Final = 18_000
 SESSION_MS_MAX: Final = 600_000
 SETTINGS: Final[dict[str, Any]] = {

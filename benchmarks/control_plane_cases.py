@@ -78,7 +78,7 @@ async def _failover(r: Round, provoke: Callable[[], Awaitable[None]]) -> CaseRun
 
 
 async def agent_death(r: Round) -> Found:
-    """One agent dies: until every partition that it led has another leader; until no ISR of more than one has it."""
+    """Kill one agent: until every partition that it led has another leader; until no ISR of more than one has it."""
     await r.need_victim(alive=True)
     before = await r.partitions()
     led = {tp for tp, p in before.items() if p.leadership is not None and p.leadership.leader == r.victim}
@@ -255,7 +255,7 @@ def _assigned(r: Round, targets: Replicas) -> Callable[[Sequence[Received]], Awa
 
 
 async def topic_creation(r: Round) -> Found:
-    """One topic with as many partitions as all others together: from its znode to the last acknowledgement."""
+    """Create one topic with as many partitions as all others together."""
     await r.need_controller()
     shape = replace(r.shape, topics=1, partitions_per_topic=r.shape.partitions, prefix="created")
     topic, assignment = shape.topic(0), shape.assignment(0)

@@ -269,7 +269,7 @@ def last_written(partitions: Iterable[PartitionInZooKeeper]) -> float:
 
 
 def last_acknowledged(received: Sequence[Received]) -> float:
-    """When the last of these requests was acknowledged, in ms since the Unix epoch."""
+    """Find when the last of these requests was acknowledged, in ms since the Unix epoch."""
     return max(r.acknowledged_at_ms for r in received)
 
 

@@ -123,8 +123,9 @@ class PartitionTable:
         yield from _differences("UpdateMetadata", self.metadata, wanted)
 
     def _as_followed(self, wanted: Mapping[TopicPartition, ReceivedState]) -> dict[TopicPartition, ReceivedState]:
-        """What is hosted here, with the ISRs of others' partitions as they are, if only those have changed: nobody but
-        the leader, which asks for it, is told under the same leader epoch.
+        """Take what is hosted, and the ISRs of others' partitions as they are, if only those have changed.
+
+        Nobody but the leader, which asks for it, is told under the same leader epoch.
         """
         hosted = dict(self.hosted)
         for tp, state in hosted.items():

@@ -169,7 +169,7 @@ class StubProcesses:
             await process.ask(Command("join", brokers=tuple(brokers)), type(None))
 
     async def proposed(self) -> Proposed:
-        """What was proposed since the last call."""
+        """Take what was proposed since the last call."""
         return add_up([await process.ask(Command("proposed"), Proposed) for process in self._processes])
 
     async def new_leaders_at_ms(self) -> dict[str, float]:

@@ -26,12 +26,12 @@ from benchmarks.control_plane import Plan, measure
 from benchmarks.control_plane_cases import CASES
 from benchmarks.control_plane_round import say
 from benchmarks.scale_plot import Series, plot
+from cluster.model.exit_codes import ExitCode
 
 SIZES: Final = "1000,3000,10000,30000,100000,200000"
 BROKERS: Final = "5,20,50,100"
 FITTED_FROM: Final = 10_000
 WORSE_THAN_LINEAR: Final = 1.15
-EXIT_FINDINGS: Final = 3
 # Of a process that has just started most is its own start, and the agent's death has two figures of one cost.
 NOT_PLOTTED: Final = frozenset({"failover", "agent-death-leaders-moved"})
 
@@ -98,7 +98,7 @@ async def measure_size(partitions: int, brokers: int, cases: tuple[str, ...], *,
 
 
 def read_points(path: Path | None) -> list[Point]:
-    """What earlier runs have found."""
+    """Read what earlier runs have found."""
     if path is None or not path.exists():
         return []
     return [msgspec.json.decode(line, type=Point) for line in path.read_bytes().splitlines() if line]
@@ -165,7 +165,7 @@ def main() -> int:
     if given.plot is not None:
         panels = [("partitions, 5 brokers", sizes), (f"brokers, {given.partitions:,} partitions", brokers)]
         given.plot.write_text(plot("CPU time of the controller for each case, s", panels), "utf-8")
-    return EXIT_FINDINGS if worse else 0
+    return ExitCode.FINDINGS if worse else ExitCode.OK
 
 
 if __name__ == "__main__":

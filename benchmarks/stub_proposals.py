@@ -55,7 +55,7 @@ class IsrProposals:
         return bool(self._joining)
 
     def join(self, brokers: Collection[BrokerId]) -> None:
-        """From now on propose ISRs with these brokers wherever they have a replica; with none, propose nothing."""
+        """Propose from now on ISRs with these brokers wherever they have a replica; with none, propose nothing."""
         self._joining = frozenset(brokers)
 
     def consider(self, led: Iterable[tuple[TopicPartition, TopicId | None, ReceivedState]]) -> None:
@@ -112,14 +112,14 @@ class IsrProposals:
 
 
 def _refused(response: AlterPartitionResponse) -> int:
-    """How many proposals were refused; a request refused as a whole is one."""
+    """Count the proposals that were refused; a request refused as a whole is one."""
     return (response.error_code is not ErrorCode.NONE) + sum(
         result.error_code is not ErrorCode.NONE for result in response.partitions
     )
 
 
 def add_up(found: Iterable[Proposed]) -> Proposed:
-    """What several agents have proposed."""
+    """Add up what several agents have proposed."""
     each = [proposed for proposed in found if proposed.requests]
     return Proposed(
         sum(p.requests for p in each),
