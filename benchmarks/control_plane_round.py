@@ -217,7 +217,7 @@ class Round:
             elif is_known_everywhere:
                 return received
             elif now > next_check:
-                differences = await self._differences(without) if await done(received) else None
+                differences = await self._differences(without, received) if await done(received) else None
                 # Requests that arrived during the check have to be counted first.
                 is_known_everywhere = differences == []
                 if differences and now - last_request > TIMEOUT_S:
@@ -227,8 +227,11 @@ class Round:
                 raise TimeoutError(f"not done after {self._deadline_s:.0f} s: {_count(received)}")
             await asyncio.sleep(POLL_S)
 
-    async def _differences(self, without: BrokerId) -> list[str]:
-        return await self.stubs.differences(without) if self._is_compared else []
+    async def _differences(self, without: BrokerId, received: Sequence[Received]) -> list[str] | None:
+        """Compare the agents with ZooKeeper; None if that is not wanted and nothing has been received yet."""
+        if self._is_compared:
+            return await self.stubs.differences(without)
+        return [] if received else None
 
     # What a case has cost.
 

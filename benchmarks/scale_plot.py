@@ -14,6 +14,8 @@ LINE_HEIGHT: Final = 15
 # Told apart also by those who do not see red and green alike (Okabe and Ito), in two dashes.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 DASHES: Final = ("", "5 3")
+_Style = tuple[str, str]
+"""A colour, and the attribute of a dashed line, empty for a whole one."""
 
 
 class Series(Struct, frozen=True):
@@ -54,12 +56,13 @@ def plot(title: str, panels: Sequence[tuple[str, Sequence[Series]]]) -> str:
         f'<rect width="{max(1, len(shown)) * WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
         f'<text x="{LEFT}" y="22" font-size="15">{escape(title)}</text>',
     ]
+    names = list(dict.fromkeys(one.name for _, series in shown for one in series))
     for number, (label, series) in enumerate(shown):
-        lines += _panel(label, series, _Axes(series, number * WIDTH))
+        lines += _panel(label, series, names, _Axes(series, number * WIDTH))
     return "\n".join([*lines, "</svg>", ""])
 
 
-def _panel(label: str, series: Sequence[Series], axes: _Axes) -> Iterator[str]:
+def _panel(label: str, series: Sequence[Series], names: Sequence[str], axes: _Axes) -> Iterator[str]:
     left, right = axes.x0 + LEFT, axes.x0 + WIDTH - RIGHT
     for decade in axes.decades:
         y = axes.y(10.0**decade)
@@ -71,19 +74,20 @@ def _panel(label: str, series: Sequence[Series], axes: _Axes) -> Iterator[str]:
         yield f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{_short(value)}</text>'
     yield f'<text x="{(left + right) / 2}" y="{HEIGHT - 10}" text-anchor="middle">{escape(label)}</text>'
     yield f'<text x="{right + 14}" y="{TOP - 10}" fill="#555555">exponent</text>'
-    ordered = sorted(series, key=lambda one: -one.points[-1][1])
-    for number, one in enumerate(ordered):
-        yield from _line(one, number, axes)
+    # A case looks the same in each panel.
+    ordered = [(one, _style(names.index(one.name))) for one in sorted(series, key=lambda one: -one.points[-1][1])]
+    for one, style in ordered:
+        yield from _line(one, style, axes)
     yield from _labels(ordered, axes)
 
 
-def _style(number: int) -> tuple[str, str]:
+def _style(number: int) -> _Style:
     dash = DASHES[number // len(COLOURS) % len(DASHES)]
     return COLOURS[number % len(COLOURS)], f' stroke-dasharray="{dash}"' if dash else ""
 
 
-def _line(one: Series, number: int, axes: _Axes) -> Iterator[str]:
-    colour, dash = _style(number)
+def _line(one: Series, style: _Style, axes: _Axes) -> Iterator[str]:
+    colour, dash = style
     places = [(axes.x(x), axes.y(y)) for x, y in one.points if y > 0]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dash}/>'
@@ -91,11 +95,10 @@ def _line(one: Series, number: int, axes: _Axes) -> Iterator[str]:
         yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4" fill="{colour}"/>'
 
 
-def _labels(ordered: Sequence[Series], axes: _Axes) -> Iterator[str]:
+def _labels(ordered: Sequence[tuple[Series, _Style]], axes: _Axes) -> Iterator[str]:
     """The names and exponents at the ends of the lines, moved apart where they would cover one another."""
     x, below = axes.x0 + WIDTH - RIGHT, float(TOP)
-    for number, one in enumerate(ordered):
-        colour, dash = _style(number)
+    for one, (colour, dash) in ordered:
         end = axes.y(max(one.points[-1][1], 10.0 ** axes.decades[0]))
         place = max(end, below)
         below = place + LINE_HEIGHT
