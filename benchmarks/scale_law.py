@@ -59,13 +59,13 @@ def exponent(points: Iterable[tuple[float, float]]) -> float | None:
     return slope
 
 
-def by_size(points: Sequence[Point], brokers: int) -> list[Series]:
-    """A series of CPU time by partitions for each case, with its exponent."""
+def by_size(points: Sequence[Point], brokers: int, fitted_from: int = FITTED_FROM) -> list[Series]:
+    """A series of CPU time by partitions for each case, with its exponent from that size on."""
     found = []
     for case in dict.fromkeys(point.case for point in points):
         of_case = {p.partitions: p.cpu_ms for p in points if p.case == case and p.brokers == brokers}
         line = sorted(of_case.items())
-        found.append(Series(case, tuple(line), exponent((x, y) for x, y in line if x >= FITTED_FROM)))
+        found.append(Series(case, tuple(line), exponent((x, y) for x, y in line if x >= fitted_from)))
     return [series for series in found if len(series.points) > 1]
 
 
@@ -149,6 +149,7 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=20_000, help="of the runs with several numbers of brokers")
     parser.add_argument("--case", action="append", choices=tuple(CASES), help="repeatable; default: all")
     parser.add_argument("--results", type=Path, help="a file of JSON lines, which is added to")
+    parser.add_argument("--fit-from", type=int, default=FITTED_FROM, help="the least size that the exponent is of")
     parser.add_argument("--plot", type=Path, help="where to write the SVG")
     parser.add_argument(
         "--unchecked",
@@ -159,7 +160,7 @@ def main() -> int:
     wanted = [(size, 5) for size in given.sizes] + [(given.partitions, brokers) for brokers in given.brokers]
     measured = run(wanted, tuple(given.case or CASES), given.results, is_compared=not given.unchecked)
     points = [point for point in measured if point.case not in NOT_PLOTTED]
-    sizes, brokers = by_size(points, 5), by_brokers(points, given.partitions)
+    sizes, brokers = by_size(points, 5, given.fit_from), by_brokers(points, given.partitions)
     worse = tell("CPU ms of the controller by partitions, on 5 brokers", sizes)
     worse += tell(f"CPU ms of the controller by brokers, with {given.partitions:,} partitions", brokers)
     if given.plot is not None:
