@@ -4,8 +4,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from benchmarks.control_plane_cases import CASES
 from benchmarks.scale_law import Point, by_brokers, by_size, exponent, tell
 from benchmarks.scale_plot import plot
+from launcher.benches import ControlPlaneCase
 
 SIZES = (1_000, 10_000, 30_000, 100_000)
 
@@ -40,3 +42,7 @@ def test_each_case_is_a_line_with_its_exponent() -> None:
     assert len(lines) == 2
     assert [text for text in texts if "linear" in text or "square" in text] == ["2.00 <square>", "0.96 linear"]
     assert "CPU & time" in texts
+
+
+def test_the_command_line_selects_every_case() -> None:
+    assert [case.value for case in ControlPlaneCase] == list(CASES)
