@@ -15,7 +15,7 @@ from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from deploy.local.zookeeper import ServerSettings, ServerTls, is_serving, log_tail, prepare
 
 _CLIENT = "bench"
-_SESSION_MS = 30_000
+_SESSION_MS = 120_000
 
 
 class EmbeddedZooKeeper:

@@ -50,8 +50,9 @@ SETTINGS: Final[dict[str, Any]] = {
 class KafkaStand:
     """Three brokers, under klamm's controllers or Kafka's own. Everything that it starts, it ends."""
 
-    def __init__(self, folder: Path, version: str, heap_mb: int, *, klamm: bool) -> None:
-        self.folder, self.klamm, self._heap_mb = folder, klamm, heap_mb
+    def __init__(self, folder: Path, version: str, heap_mb: int, *, klamm: bool, warm: bool = True) -> None:
+        """`warm`: whether klamm's second controller follows the partitions, so that it need not read them."""
+        self.folder, self.klamm, self._heap_mb, self.warm = folder, klamm, heap_mb, klamm and warm
         self._version, self._class_path = version, find_kafka_jars(version)
         ports = choose_free_ports(len(BROKERS) + len(KLAMM))
         self._ports = dict(zip((*BROKERS, *KLAMM), ports, strict=True))
@@ -83,6 +84,7 @@ class KafkaStand:
             "inter.broker.protocol.version": protocol_of(self._version),
             "klamm.kafka.listeners": f"PLAINTEXT://{self.address(controller)}",
             "zookeeper.session.timeout.ms": SESSION_MS,
+            "klamm.standby.warm": self.warm,
             "auto.leader.rebalance.enable": False,
         }
         process = ControllerProcess(controller, self._server.address, self.folder, settings)
@@ -125,6 +127,13 @@ class KafkaStand:
 
     async def until_brokers_see_all(self) -> None:
         await until_all_see(map(self.address, BROKERS), [], lambda view: view.brokers >= set(BROKERS))
+
+    async def until_warm(self, partitions: int) -> None:
+        """Wait until klamm's standby knows so many partitions, if it follows them."""
+        active = await self.controller()
+        for controller, process in self._controllers.items() if self.warm else ():
+            if controller != active:
+                await process.until_warm(partitions, DEADLINE_S)
 
     async def until_gone(self, broker: int) -> float:
         """Wait for the time when its registration was found to be gone, in s since the Unix epoch."""

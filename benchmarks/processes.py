@@ -8,12 +8,13 @@ import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.children import Child, ProcessFailedError
 from benchmarks.stub_agents import Command, Received
+from benchmarks.stub_proposals import Proposed, add_up
 from cluster.model.broker import BrokerId
 from deploy.local.processes import choose_free_ports
 
@@ -25,6 +26,10 @@ FAILOVER_PHASES = {
     "first acknowledgement": "klamm_controller_failover_firstacknowledgementms",
     "last acknowledgement": "klamm_controller_failover_lastacknowledgementms",
 }
+_KNOWN_PARTITIONS: Final = "klamm_controller_standby_knownpartitions"
+_UNREAD_ZNODES: Final = "klamm_controller_standby_unreadznodes"
+_STANDBY_POLL_S: Final = 0.1
+NOBODY: Final = BrokerId(-1)
 # Ignores proxies in the environment: these processes are on this machine.
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -92,6 +97,23 @@ class ControllerProcess:
         user, system = stat.read_text().rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) * 1000 / os.sysconf("SC_CLK_TCK")
 
+    async def until_warm(self, partitions: int, timeout_s: float) -> None:
+        """Wait until this standby knows so many partitions, and nothing is left to read.
+
+        Raises ProcessFailedError if it ends, TimeoutError.
+        """
+        async with asyncio.timeout(timeout_s):
+            while True:
+                self.check_alive()
+                try:
+                    metrics = await self.metrics()
+                except OSError:
+                    # It has not opened its port yet.
+                    metrics = {}
+                if metrics.get(_KNOWN_PARTITIONS) == partitions and not metrics.get(_UNREAD_ZNODES):
+                    return
+                await asyncio.sleep(_STANDBY_POLL_S)
+
     async def metrics(self) -> dict[str, float]:
         """Every sample without labels, by metric name."""
         text = await asyncio.to_thread(_fetch, f"http://{self._metrics}/metrics")
@@ -136,9 +158,19 @@ class StubProcesses:
         """Requests that arrived since the last call."""
         return [r for p in self._processes for r in await p.ask(Command("received"), list[Received])]
 
-    async def differences(self) -> list[str]:
-        """The differences between any agent's table and ZooKeeper; empty if there are none."""
-        return [line for p in self._processes for line in await p.ask(Command("compare"), list[str])]
+    async def differences(self, without: BrokerId = NOBODY) -> list[str]:
+        """The differences between any agent's table and ZooKeeper; empty if there are none. `without`: not compared."""
+        command = Command("compare", without)
+        return [line for p in self._processes for line in await p.ask(command, list[str])]
+
+    async def join(self, brokers: Sequence[BrokerId]) -> None:
+        """Let these brokers, and no others, join the ISRs of all partitions, as if they had caught up at once."""
+        for process in self._processes:
+            await process.ask(Command("join", brokers=tuple(brokers)), type(None))
+
+    async def proposed(self) -> Proposed:
+        """Take what was proposed since the last call."""
+        return add_up([await process.ask(Command("proposed"), Proposed) for process in self._processes])
 
     async def new_leaders_at_ms(self) -> dict[str, float]:
         """Per partition, when the last agent acknowledged its current leader."""

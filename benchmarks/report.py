@@ -35,7 +35,9 @@ FLOOR_US_PER_PARTITION = {
 
 
 class CaseRun(Struct, frozen=True):
-    """One run of a case. `requests`: kind -> the maximum received by one agent, and bytes of all agents."""
+    """One run of a case. `requests`: kind -> the maximum received by one agent, and bytes of all agents. `cpu_ms`: CPU
+    time of the controller. `figures`: what only this case has.
+    """
 
     ms: float
     phases: dict[str, float]
@@ -43,6 +45,8 @@ class CaseRun(Struct, frozen=True):
     zookeeper_requests: int
     requests: dict[str, "Requests"]
     peak_rss_bytes: int | None
+    cpu_ms: float = 0
+    figures: dict[str, float] = {}
 
 
 class Requests(Struct, frozen=True):
@@ -64,16 +68,20 @@ class Case(Struct, frozen=True):
     peer_ms: float | None
     floor_ms: float | None
     peak_rss_bytes: int | None
+    cpu_ms: float
+    figures: dict[str, float]
 
 
 class Report(Struct, frozen=True):
     machine: str
     cases: tuple[Case, ...]
+    brokers: int = 5
 
 
 def summarise(name: str, size: int, runs: Sequence[CaseRun]) -> Case:
     """Medians over the runs, also per phase; the maximum of the memory peaks."""
     phases = dict.fromkeys(phase for run in runs for phase in run.phases)
+    figures = dict.fromkeys(figure for run in runs for figure in run.figures)
     peaks = [run.peak_rss_bytes for run in runs if run.peak_rss_bytes is not None]
     floor_us = FLOOR_US_PER_PARTITION.get(name)
     return Case(
@@ -85,6 +93,8 @@ def summarise(name: str, size: int, runs: Sequence[CaseRun]) -> Case:
         peer_ms=KAFKA_MS.get((name, size)),
         floor_ms=None if floor_us is None else round(floor_us * size / 1000, 1),
         peak_rss_bytes=max(peaks) if peaks else None,
+        cpu_ms=round(median(run.cpu_ms for run in runs), 1),
+        figures={f: round(median(run.figures[f] for run in runs if f in run.figures), 1) for f in figures},
     )
 
 
@@ -96,16 +106,17 @@ def describe_machine() -> str:
 def print_table(report: Report, console: Console) -> None:
     """Print for people: times and costs of each case, then what was sent to agents, then the phases."""
     sizes = sorted({case.size for case in report.cases})
-    title = f"{report.machine}; {', '.join(f'{size:,}' for size in sizes)} partitions"
+    title = f"{report.machine}; {', '.join(f'{size:,}' for size in sizes)} partitions, {report.brokers} brokers"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("case", no_wrap=True)
-    for heading in ("ms", "Kafka ms", "floor ms", "trips", "requests", "MiB"):
+    for heading in ("ms", "CPU ms", "Kafka ms", "floor ms", "trips", "requests", "MiB"):
         table.add_column(heading, justify="right", no_wrap=True)
     for case in report.cases:
         last = case.runs[-1]
         table.add_row(
             case.name,
             f"{case.median_ms:,.0f}",
+            f"{case.cpu_ms:,.0f}",
             _number(case.peer_ms),
             _number(case.floor_ms),
             f"{last.zookeeper_round_trips:,}",
@@ -114,11 +125,15 @@ def print_table(report: Report, console: Console) -> None:
         )
     console.print(table)
     console.print("ms: median of all rounds. Kafka: Apache Kafka 3.9.1 with ZooKeeper.")
-    console.print("trips, requests: between controller and ZooKeeper. MiB: the controller's peak.")
+    console.print(
+        "CPU: the controller's. trips, requests: between controller and ZooKeeper. MiB: the controller's peak."
+    )
     for case in report.cases:
         console.print(f"\n[bold]{case.name}[/bold]")
         if case.phases:
             console.print("  ms: " + ", ".join(f"{phase} {ms:,.0f}" for phase, ms in case.phases.items()))
+        if case.figures:
+            console.print("  " + ", ".join(f"{figure} {value:,.0f}" for figure, value in case.figures.items()))
         for kind, sent in case.runs[-1].requests.items():
             kilobytes = f"{sent.bytes / 1024:,.0f} KiB"
             console.print(f"  {kind}: {sent.most_per_agent} per agent at most, {sent.total} in all, {kilobytes}")

@@ -9,6 +9,7 @@ and responds to each with a line on stdout.
 import argparse
 import asyncio
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,9 +19,12 @@ from msgspec import Struct
 from benchmarks.children import answer_commands
 from benchmarks.embedded_zookeeper import client_tls, connect_to
 from benchmarks.partition_table import Message, PartitionTable
+from benchmarks.stub_proposals import IsrProposals, Proposed, add_up
 from benchmarks.synthetic_cluster import read_partitions
 from cluster.model.broker import Broker, BrokerEpoch, BrokerId, Endpoint
 from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
+from cluster.requests.agents import AlterPartitionResponse
 from cluster.rpc.channels import MESSAGE_BYTES_MAX, server_options
 from cluster.tls.settings import TlsSettings
 from cluster.znodes.paths import BROKERS_IDS, broker_path
@@ -34,10 +38,13 @@ STOP_GRACE_S = 0.2
 
 
 class Command(Struct, frozen=True):
-    """`register` and `drop` a broker; `received` since the last call; `compare` with ZooKeeper; `leaders`."""
+    """`register` and `drop` a broker; `received` since the last call; `compare` with ZooKeeper all but `broker`;
+    `leaders`; let `brokers`, and no others, `join` the ISRs; what was `proposed` since the last call.
+    """
 
-    do: Literal["register", "drop", "received", "compare", "leaders"]
+    do: Literal["register", "drop", "received", "compare", "leaders", "join", "proposed"]
     broker: BrokerId = BrokerId(-1)
+    brokers: tuple[BrokerId, ...] = ()
 
 
 class Received(Struct, frozen=True):
@@ -62,15 +69,13 @@ class StubAgent:
         self._table = PartitionTable(broker, BrokerEpoch(-1))
         self._unapplied: list[tuple[Message, float]] = []
         self._received: list[Received] = []
+        self.proposals = IsrProposals(broker, self._client, self._on_answer)
 
     async def register(self) -> None:
-        handlers = {
-            "LeaderAndIsr": (pb.LeaderAndIsrRequest, pb.LeaderAndIsrResponse(error_code=ErrorCode.NONE)),
-            "UpdateMetadata": (pb.UpdateMetadataRequest, pb.UpdateMetadataResponse(error_code=ErrorCode.NONE)),
-            "StopReplica": (pb.StopReplicaRequest, pb.StopReplicaResponse(error_code=ErrorCode.NONE)),
-        }
+        requests = (pb.LeaderAndIsrRequest, pb.UpdateMetadataRequest, pb.StopReplicaRequest)
+        kinds = {request.__name__.removesuffix("Request"): request for request in requests}
         service = grpc.method_handlers_generic_handler(
-            SERVICE, {kind: self._handler(kind, *parts) for kind, parts in handlers.items()}
+            SERVICE, {kind: self._handler(kind, request) for kind, request in kinds.items()}
         )
         self._server.add_generic_rpc_handlers((service,))
         port = self._server.add_insecure_port("127.0.0.1:0")
@@ -81,25 +86,36 @@ class StubAgent:
         stat = await self._client.exists(broker_path(self._broker))
         if not created.ok or stat is None:
             raise RuntimeError(f"broker {self._broker} cannot register: {created.error.name}")
-        self._table.broker_epoch = BrokerEpoch(stat.czxid)
+        self._table.broker_epoch = self.proposals.broker_epoch = BrokerEpoch(stat.czxid)
 
     async def drop(self) -> None:
         """End the session, which deletes the registration, and then the server, as a failed broker would."""
+        await self.proposals.close()
         await self._client.close()
         await self._server.stop(STOP_GRACE_S)
 
-    def _handler(self, kind: str, request_type: type[Any], answer: Any) -> Any:
-        encoded: bytes = answer.SerializeToString()
+    def join(self, brokers: Sequence[BrokerId]) -> None:
+        """Let these brokers join the ISRs of the partitions that this agent leads, from now on."""
+        self.proposals.join(brokers)
+        table = self.table()
+        self.proposals.consider(table.led(table.hosted))
 
+    def _on_answer(self, response: AlterPartitionResponse) -> None:
+        self.table().alter(response)
+
+    def _handler(self, kind: str, request_type: type[Any]) -> Any:
         async def handle(data: bytes, _: object) -> bytes:
             arrived_at_ms = time.time() * 1000
             message = request_type.FromString(data)
             acknowledged_at_ms = time.time() * 1000
             self._unapplied.append((message, acknowledged_at_ms))
             partitions = _count_partitions(message)
+            if self.proposals.is_open and isinstance(message, pb.LeaderAndIsrRequest):
+                self.proposals.consider(self.table().led(_partitions(message)))
             self._received.append(
                 Received(self._broker, kind, len(data), partitions, arrived_at_ms, acknowledged_at_ms)
             )
+            encoded: bytes = _answer(message).SerializeToString()
             return encoded
 
         return grpc.unary_unary_rpc_method_handler(handle)
@@ -124,10 +140,33 @@ class StubAgent:
         ]
 
 
+def _answer(message: Message) -> Any:
+    """The response that all is done; of a StopReplica it names each replica, as a deletion waits for that."""
+    match message:
+        case pb.LeaderAndIsrRequest():
+            return pb.LeaderAndIsrResponse(error_code=ErrorCode.NONE)
+        case pb.UpdateMetadataRequest():
+            return pb.UpdateMetadataResponse(error_code=ErrorCode.NONE)
+        case pb.StopReplicaRequest():
+            stopped = [
+                pb.StopReplicaPartitionError(
+                    topic_name=state.topic_name, partition_index=state.partition_index, error_code=ErrorCode.NONE
+                )
+                for state in message.partition_states
+            ]
+            return pb.StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=stopped)
+
+
 def _count_partitions(message: Message) -> int:
     if isinstance(message, pb.StopReplicaRequest):
         return len(message.partition_states)
     return sum(len(topic.partition_states) for topic in message.topic_states)
+
+
+def _partitions(message: pb.LeaderAndIsrRequest) -> Iterator[TopicPartition]:
+    for topic in message.topic_states:
+        for state in topic.partition_states:
+            yield TopicPartition(topic.topic_name, state.partition_index)
 
 
 class StubProcess:
@@ -142,18 +181,31 @@ class StubProcess:
             case "register":
                 agent = self._agents[command.broker] = StubAgent(command.broker, self._zookeeper, self._tls)
                 await agent.register()
-                return None
             case "drop":
                 dropped_at_ms = time.time() * 1000
                 await self._agents.pop(command.broker).drop()
                 return dropped_at_ms
+            case "join":
+                for agent in self._agents.values():
+                    agent.join(command.brokers)
+            case "compare":
+                compared = [agent for broker, agent in self._agents.items() if broker != command.broker]
+                return [line for agent in compared for line in await agent.differences()][:DIFFERENCES_SHOWN]
+            case _:
+                return self._report(command)
+        return None
+
+    def _report(self, command: Command) -> Any:
+        match command.do:
             case "received":
                 return [received for agent in self._agents.values() for received in agent.take_received()]
-            case "compare":
-                found = [line for agent in self._agents.values() for line in await agent.differences()]
-                return found[:DIFFERENCES_SHOWN]
             case "leaders":
                 return self._new_leaders()
+            case "proposed":
+                return self._proposed()
+
+    def _proposed(self) -> Proposed:
+        return add_up(agent.proposals.take() for agent in self._agents.values())
 
     def _new_leaders(self) -> dict[str, float]:
         """Find when the last of this process's agents received the current leader, per partition, in ms."""

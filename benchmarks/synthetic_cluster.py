@@ -3,9 +3,11 @@
 import base64
 import random
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 from msgspec import Struct
 
+from cluster.aio.windows import in_windows
 from cluster.model.broker import (
     INITIAL_LEADER_EPOCH,
     INITIAL_PARTITION_EPOCH,
@@ -28,9 +30,11 @@ from cluster.znodes.paths import (
     topic_path,
 )
 from cluster.znodes.topics import decode_state, decode_topic, encode_state, encode_topic
-from cluster.zookeeper.port import Create, Op, Stat, ZooKeeper
+from cluster.zookeeper.port import Create, Op, Stat, Znode, ZooKeeper
 
 OPS_PER_TRANSACTION = 500
+TRANSACTIONS_AT_ONCE = 60
+READ_AT_ONCE = 20_000
 FORMER_EPOCH = ControllerEpoch(1)
 """The epoch of the earlier controller."""
 
@@ -68,44 +72,54 @@ class Shape(Struct, frozen=True):
 
 
 class PartitionInZooKeeper(Struct, frozen=True):
-    """One partition in ZooKeeper; `leadership` and `stat` are None without a state znode."""
+    """One partition in ZooKeeper; `leadership` and `stat` are None without a state znode. `is_moving`: it is being
+    reassigned.
+    """
 
     replicas: tuple[BrokerId, ...]
     leadership: LeaderAndIsr | None
     stat: Stat | None
+    is_moving: bool = False
 
 
 async def populate(zookeeper: ZooKeeper, shape: Shape) -> None:
     """Create all znodes below an empty chroot. Raises RuntimeError if ZooKeeper refuses."""
-    ops: list[Op] = [Create(path) for path in _base_paths()]
-    ops.append(Create(CONTROLLER_EPOCH, encode_controller_epoch(FORMER_EPOCH)))
-    ops.extend(op for index in range(shape.topics) for op in _topic_znodes(shape, index))
-    transactions: list[Sequence[Op]] = [
-        ops[start : start + OPS_PER_TRANSACTION] for start in range(0, len(ops), OPS_PER_TRANSACTION)
-    ]
-    for results in await zookeeper.multi_many(transactions):
-        if isinstance(results, Exception):
-            raise results
-        refused = [result for result in results if not result.ok]
-        if refused:
-            raise RuntimeError(f"ZooKeeper refused to be populated: {refused[0]}")
+    ops: Iterator[Op] = chain(
+        (Create(path) for path in _base_paths()),
+        (Create(CONTROLLER_EPOCH, encode_controller_epoch(FORMER_EPOCH)),),
+        (op for index in range(shape.topics) for op in _topic_znodes(shape, index)),
+    )
+    transactions = iter(lambda: list(islice(ops, OPS_PER_TRANSACTION)), [])
+    # Many at once, but not so many that making them would keep the session from being renewed.
+    while together := list(islice(transactions, TRANSACTIONS_AT_ONCE)):
+        for results in await zookeeper.multi_many(together):
+            if isinstance(results, Exception):
+                raise results
+            refused = [result for result in results if not result.ok]
+            if refused:
+                raise RuntimeError(f"ZooKeeper refused to be populated: {refused[0]}")
 
 
 async def read_partitions(zookeeper: ZooKeeper) -> dict[TopicPartition, PartitionInZooKeeper]:
     """Every partition of every topic."""
     topics = await zookeeper.children(BROKERS_TOPICS) or ()
     znodes = await zookeeper.get_many([topic_path(topic) for topic in topics])
-    replicas = {
-        TopicPartition(topic, partition): assignment.replicas
+    assigned = {
+        TopicPartition(topic, partition): assignment
         for topic, znode in zip(topics, znodes, strict=True)
         if znode is not None
         for partition, assignment in decode_topic(topic, znode.data).partitions.items()
     }
-    states = await zookeeper.get_many([state_path(tp) for tp in replicas])
+
+    async def states_of(some: Sequence[TopicPartition]) -> list[Znode | None]:
+        return await zookeeper.get_many([state_path(tp) for tp in some])
+
     found = {}
-    for (tp, brokers), znode in zip(replicas.items(), states, strict=True):
-        leadership = None if znode is None else decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
-        found[tp] = PartitionInZooKeeper(brokers, leadership, None if znode is None else znode.stat)
+    async for some, states in in_windows(list(assigned), READ_AT_ONCE, states_of):
+        for tp, znode in zip(some, states, strict=True):
+            assignment, stat = assigned[tp], None if znode is None else znode.stat
+            leadership = None if znode is None else decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
+            found[tp] = PartitionInZooKeeper(assignment.replicas, leadership, stat, assignment.is_being_reassigned)
     return found
 
 

@@ -19,7 +19,7 @@ from cluster.requests.control import RequestCause
 from cluster.znodes.paths import CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
 from controller.admin_requests import AdminRequests, ReadUpTo
-from controller.changes import Assignments, Change
+from controller.changes import Assignments, Change, in_parts
 from controller.config import ControllerConfig
 from controller.context.controller_context import ControllerContext
 from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
@@ -40,6 +40,8 @@ from state_log.record import Cause, StateChange, StateChangeSink
 
 React = Callable[["ActiveController", Event], Awaitable[None]]
 """Calls the handler of an event; see `controller.dispatch`."""
+RECORDED_TOGETHER: Final = 5_000
+"""State changes, of some kilobytes each until they are written; one change may be of 100,000 partitions."""
 RESUMPTION_PAUSE_S: Final = 30
 """Delay before a procedure is retried that stopped at a write which ZooKeeper refused, for example by its ACL."""
 RESUMPTION_PAUSE_MAX_S: Final = 960
@@ -227,10 +229,16 @@ class ActiveController:
         follow from it.
         """
         records: list[StateChange] = []
-        # A record describes the change against the state before it, so it is made first.
-        for change in changes:
-            records += state_changes(change, self.context, self.cause, self._caller)
-            self.context.apply(change)
+        for part in (part for change in changes for part in in_parts(change, RECORDED_TOGETHER)):
+            # A record describes the change against the state before it, so it is made first.
+            records += state_changes(part, self.context, self.cause, self._caller)
+            self.context.apply(part)
+            if len(records) >= RECORDED_TOGETHER:
+                self._record(records)
+                records = []
+        self._record(records)
+
+    def _record(self, records: list[StateChange]) -> None:
         if not records:
             return
         self._sink.append(records)

@@ -199,6 +199,8 @@ class BrokerChannels:
                 channel.answer()
                 self._heads.received(f"broker-{broker.id}", response)
                 self._on_answer(broker.id, queued.request, response)
+                # While there is nothing to send: that of a failover has every partition.
+                del queued, response
         finally:
             await self._client.forget(broker)
 

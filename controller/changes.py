@@ -6,9 +6,12 @@ Each value holds what ZooKeeper acknowledged or what was read from it; one step 
 the records of KRaft's QuorumController and its `replay`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cluster.model.broker import BrokerEpoch, BrokerId, ControllerId, RegisteredBroker, TopicId
 from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -345,3 +348,25 @@ RecordedOnly = TopicsCreated | ControllerActivated | ControllerResigned | MinIns
 Change = (
     LeadershipsChange | ReplicasChange | DamageChange | BrokersChange | TopicsChange | DeletionsChange | RecordedOnly
 )
+
+_OF_PARTITIONS: Final[Mapping[type, str]] = {
+    LeadersElected: "leaderships",
+    LeadershipsWritten: "leaderships",
+    PartitionsMoved: "targets",
+    ReplicasMoved: "partitions",
+}
+"""Kinds whose partitions are changed and recorded each for itself -> the field that has them."""
+
+
+def in_parts(change: Change, size: int) -> Iterator[Change]:
+    """Yield a change as several of the same kind, with at most `size` partitions each; most are one."""
+    field = _OF_PARTITIONS.get(type(change))
+    partitions = {} if field is None else getattr(change, field)
+    # At a failover all replicas are moved, and leave no records of which there could be too many.
+    leaves_none = isinstance(change, ReplicasMoved) and (not change.recorded or change.target is ReplicaState.ONLINE)
+    if field is None or len(partitions) <= size or leaves_none:
+        yield change
+        return
+    items = iter(partitions.items())
+    while some := dict(islice(items, size)):
+        yield replace(change, **{field: some})

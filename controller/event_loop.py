@@ -11,6 +11,7 @@ from typing import Final, Protocol, assert_never
 
 import structlog
 
+from cluster.aio import garbage
 from cluster.model.errors import (
     ApiError,
     ControllerMovedError,
@@ -148,7 +149,9 @@ class EventLoop:
         self._metrics.show_state(state)
         began = _now()
         try:
-            await self._processor.process(event, cause)
+            # What an event of many partitions makes, such as a failover, stays, so that there is nothing to collect.
+            with garbage.paused():
+                await self._processor.process(event, cause)
         except Exception as error:
             await self._dispose(event, error)
         finally:

@@ -4,14 +4,20 @@ The check is in every transaction, because a controller that was paused does not
 of its own before the writes would leave a gap between the two, in which the successor may already have written.
 A transaction fails as a whole. The unit that ZooKeeper names as failed is removed and the rest is retried in two
 halves, which isolates any number of failing units in few rounds. Results are per unit, as if each had been written
-alone (FN-2, D-24). Source: Kafka KafkaZkClient (the check of the controller epoch).
+alone (FN-2, D-24). Many transactions are sent in windows, so that ZooKeeper works on one while the next is encoded, and
+so that requests and responses of two windows at most are held.
+Source: Kafka KafkaZkClient (the check of the controller epoch).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from functools import lru_cache
+from itertools import islice
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from cluster.aio.windows import one_ahead
 from cluster.model.broker import ZkVersion
 from cluster.model.errors import ControllerMovedError, OutcomeUnknownError, SessionExpiredError, ZooKeeperError
 from cluster.zookeeper.port import (
@@ -30,6 +36,8 @@ from cluster.zookeeper.port import (
 MAX_OPS: Final = 250
 MAX_BYTES: Final = 400_000
 """Bytes per transaction; well below ZooKeeper's default limit of 1 MiB (jute.maxbuffer)."""
+WINDOW: Final = 40
+"""Transactions that are sent together; a multiple of the requests in flight, so that no round trip is half empty."""
 MAX_UNIT_BYTES: Final = 1_000_000
 """Bytes per unit. A server closes the connection of a client that sends more than 1 MiB."""
 
@@ -68,6 +76,8 @@ class Failed(Struct, frozen=True):
 Outcome = Written | Conflict | Missing | TooLarge | Failed
 Unit = Sequence[Op]
 """Operations written atomically; mostly one."""
+_written = lru_cache(maxsize=256)(Written)
+"""The same value for the many units that end at the same version."""
 
 
 class _Pending(NamedTuple):
@@ -76,6 +86,9 @@ class _Pending(NamedTuple):
     slot: int
     ops: Unit
     doubtful: bool
+
+
+_Chunks = list[list[_Pending]]
 
 
 class FencedWriter:
@@ -93,17 +106,24 @@ class FencedWriter:
         self._on_refusal = on_refusal
         self._fence = Check(fence_path, epoch_zk_version)
 
-    async def write(self, units: Sequence[Unit]) -> list[Outcome]:
-        """Write every unit; the result has the outcome of each, in order.
+    async def write(self, units: Iterable[Unit]) -> list[Outcome]:
+        """Write every unit; the result has the outcome of each, in order. Units are taken as they are sent.
 
         Raises ControllerMovedError if the epoch has changed, SessionExpiredError if the session expired. Some units may
         then have been written by this controller, before the first write of its successor. Any other error is the
         outcome of the units concerned.
         """
-        outcomes: list[Outcome | None] = [
-            TooLarge(size) if (size := bytes_of(ops)) > MAX_UNIT_BYTES else None for ops in units
-        ]
-        chunks = list(_pack(_Pending(i, ops, False) for i, ops in enumerate(units) if outcomes[i] is None))
+        outcomes: list[Outcome | None] = []
+        chunks = _pack(_numbered(units, outcomes))
+        windows = iter(lambda: list(islice(chunks, WINDOW)), [])
+        async with aclosing(one_ahead(windows, lambda window: self._write_window(window, outcomes))) as written:
+            async for _ in written:
+                continue
+        if any(isinstance(outcome, Failed | Missing) for outcome in outcomes):
+            self._on_refusal()
+        return [_known(outcome) for outcome in outcomes]
+
+    async def _write_window(self, chunks: _Chunks, outcomes: list[Outcome | None]) -> None:
         while chunks:
             transactions = [[self._fence, *(op for pending in chunk for op in pending.ops)] for chunk in chunks]
             answers = await self._zookeeper.multi_many(transactions)
@@ -118,9 +138,6 @@ class FencedWriter:
                     for pending in chunk:
                         outcomes[pending.slot] = outcomes[pending.slot] or Failed(str(error))
             chunks = [chunk for chunk in retry if chunk]
-        if any(isinstance(outcome, Failed | Missing) for outcome in outcomes):
-            self._on_refusal()
-        return [_known(outcome) for outcome in outcomes]
 
     async def _take_answer(
         self, chunk: list[_Pending], answer: list[OpResult] | Exception, outcomes: list[Outcome | None]
@@ -145,7 +162,7 @@ class FencedWriter:
             last = 0
             for pending in chunk:
                 last += len(pending.ops)
-                outcomes[pending.slot] = Written(_version_after(pending.ops[-1], results[last]))
+                outcomes[pending.slot] = _written(_version_after(pending.ops[-1], results[last]))
             return []
         failed, position, error = _find_failure(chunk, results)
         culprit = chunk[failed]
@@ -193,6 +210,15 @@ class FencedWriter:
 def bytes_of(ops: Unit) -> int:
     """Approximate size of the operations on the wire, in bytes."""
     return sum(len(op.path) + len(getattr(op, "data", b"")) for op in ops)
+
+
+def _numbered(units: Iterable[Unit], outcomes: list[Outcome | None]) -> Iterator[_Pending]:
+    """Give each unit its slot in `outcomes`; one that is too large has its outcome at once."""
+    for slot, ops in enumerate(units):
+        size = bytes_of(ops)
+        outcomes.append(TooLarge(size) if size > MAX_UNIT_BYTES else None)
+        if outcomes[slot] is None:
+            yield _Pending(slot, ops, False)
 
 
 def _pack(pending: Iterator[_Pending]) -> Iterator[list[_Pending]]:

@@ -208,7 +208,7 @@ def _access_rules(change: changes.AccessRulesChanged, _: ControllerContext, reco
 
 def _activated(change: changes.ControllerActivated, context: ControllerContext, record: _Record) -> list[StateChange]:
     """The active controller and, per topic, the state of each partition, as initial states for an audit."""
-    assignments = sorted(context.topics.assignments.items())
+    topics, assignments = context.topics, sorted(context.topics.assignments.items())
     return [
         record(
             Kind.CONTROLLER,
@@ -225,7 +225,7 @@ def _activated(change: changes.ControllerActivated, context: ControllerContext, 
                 Kind.LOADED,
                 topic,
                 partitions=tuple(
-                    [_loaded(context, TopicPartition(topic, p), a.replicas) for p, a in partitions.items()]
+                    [_loaded(context, tp, partitions[tp.partition].replicas) for tp in topics.partitions_of(topic)]
                 ),
                 moves=_moves(partitions),
             )

@@ -6,10 +6,12 @@ KafkaZkClient.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final
 
 import structlog
 
+from cluster.aio.windows import in_windows
 from cluster.model import bounds
 from cluster.model.bounds import why_not
 from cluster.model.broker import BrokerEpoch, BrokerId, ControllerId, PartitionEpoch, RegisteredBroker, ZkVersion
@@ -44,6 +46,8 @@ from cluster.zookeeper.registrations import controller_addresses, decode_registr
 from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 from controller.malformed_znodes import MalformedZnodes
 
+_READ_TOGETHER: Final = 10_000
+"""States: ten requests of ZooKeeper, as many as are in flight."""
 _DELETION_ROUNDS: Final = 3
 """How often a topic's znodes are listed again if new ones appear while they are being deleted."""
 _log = structlog.stdlib.get_logger()
@@ -244,11 +248,17 @@ class ControllerStore:
         self, partitions: Sequence[TopicPartition], *, watch: bool = False
     ) -> dict[TopicPartition, LeaderAndIsr]:
         """Leadership of the partitions that have a valid state znode; `watch` arms a watch on each."""
-        paths = [state_path(tp) for tp in partitions]
-        znodes = await self._zookeeper.get_many(paths, watch=watch)
-        found = self.malformed.decode_each(partitions, paths, znodes, _leadership)
+
+        async def read(some: Sequence[TopicPartition]) -> tuple[list[str], list[Znode | None]]:
+            paths = [state_path(tp) for tp in some]
+            return paths, await self._zookeeper.get_many(paths, watch=watch)
+
+        found: dict[TopicPartition, LeaderAndIsr] = {}
+        async with aclosing(in_windows(partitions, _READ_TOGETHER, read)) as windows:
+            async for some, (paths, znodes) in windows:
+                found |= self.malformed.decode_each(some, paths, znodes, _leadership)
         if not watch and self.malformed:
-            malformed = [tp for tp, path in zip(partitions, paths, strict=True) if path in self.malformed]
+            malformed = [tp for tp in partitions if state_path(tp) in self.malformed]
             if malformed:
                 # Again, with a watch: it may be repaired meanwhile, and nothing else would notice.
                 found |= await self.read_states(malformed, watch=True)
@@ -258,10 +268,10 @@ class ControllerStore:
         """Write each state if its znode is still at the partition epoch before `leadership.partition_epoch`."""
         # Version -1 would match any: an existing state has at least epoch 0, its successor 1.
         assert all(leadership.partition_epoch > 0 for leadership in leaderships.values()), "0 is for created states"
-        units = [
+        units = (
             (SetData(state_path(tp), encode_state(leadership), leadership.partition_epoch - 1),)
             for tp, leadership in leaderships.items()
-        ]
+        )
         return dict(zip(leaderships, await self._writer.write(units), strict=True))
 
     async def create_states(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
@@ -272,12 +282,11 @@ class ControllerStore:
         """
         topics = dict.fromkeys(tp.topic for tp in leaderships)
         await self._writer.write([(Create(partitions_path(topic)),) for topic in topics])
-        states = {tp: Create(state_path(tp), encode_state(leadership)) for tp, leadership in leaderships.items()}
-        units = [(Create(partition_path(tp)), create) for tp, create in states.items()]
-        outcomes = dict(zip(states, await self._writer.write(units), strict=True))
+        units = ((Create(partition_path(tp)), _creation(tp, state)) for tp, state in leaderships.items())
+        outcomes = dict(zip(leaderships, await self._writer.write(units), strict=True))
         halfway = [tp for tp, o in outcomes.items() if isinstance(o, Conflict) and o.position == 0]
         if halfway:
-            again = await self._writer.write([(states[tp],) for tp in halfway])
+            again = await self._writer.write([(_creation(tp, leaderships[tp]),) for tp in halfway])
             outcomes.update(zip(halfway, again, strict=True))
         return outcomes
 
@@ -321,6 +330,10 @@ class ControllerStore:
 
 def _ids(names: Iterable[str] | None) -> frozenset[BrokerId]:
     return frozenset(number for name in names or () if (number := broker_of_name(name)) is not None)
+
+
+def _creation(tp: TopicPartition, leadership: LeaderAndIsr) -> Create:
+    return Create(state_path(tp), encode_state(leadership))
 
 
 def _assignment(topic: str, znode: Znode) -> TopicAssignment:

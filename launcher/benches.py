@@ -27,32 +27,59 @@ def bench() -> None:
     """Run benchmarks; they start the processes they need."""
 
 
+class ControlPlaneCase(StrEnum):
+    FAILOVER = "failover"
+    FAILOVER_STANDBY = "failover-standby"
+    FAILOVER_WARM = "failover-warm"
+    AGENT_DEATH = "agent-death"
+    FAILOVER_ONE_DEAD = "failover-one-dead"
+    AGENT_RETURN = "agent-return"
+    ALTER_PARTITION = "alter-partition"
+    CONTROLLED_SHUTDOWN = "controlled-shutdown"
+    PREFERRED_ELECTION = "preferred-election"
+    REASSIGNMENT = "reassignment"
+    TOPIC_CREATION = "topic-creation"
+    TOPIC_DELETION = "topic-deletion"
+
+
 @app.command(
     "control-plane",
     epilog=examples(
         "klamm bench control-plane",
         "klamm bench control-plane --partitions 2000 --runs 1 -o json",
+        "klamm bench control-plane --case failover-standby --case agent-death",
+        "klamm bench control-plane --brokers 100 --runs 1 --case preferred-election",
         "klamm bench control-plane --secure",
         exit_codes="0 measured; 1 a wrong result; 2 wrong usage.",
     ),
 )
 def control_plane(
+    *,
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of the cluster, 50 per topic.")] = 10_000,
+    brokers: Annotated[int, typer.Option(min=1, max=500, help="Stub brokers; three replicas each, if there are.")] = 5,
     runs: Annotated[int, typer.Option(min=1, help="Number of rounds; the median is reported.")] = 3,
+    case: Annotated[
+        list[ControlPlaneCase] | None, typer.Option(help="What to measure. Repeatable. Default: all.")
+    ] = None,
     secure: Annotated[
         bool, typer.Option("--secure", help="Connect to ZooKeeper under TLS, with certificates.")
     ] = False,
     form: Annotated[Format, typer.Option("-o", "--format", help="table or json.")] = Format.TABLE,
 ) -> None:
-    """Measure controller failover, the failure of a broker, and the creation of a large topic.
+    """Measure the controller: failovers, death and return of a broker, elections, reassignment, topics.
 
-    Runs a real controller and ZooKeeper with five stub brokers. Needs the
-    repository and the extra 'embedded'.
+    Runs a real controller and ZooKeeper with stub brokers, which acknowledge
+    what they are sent and keep no logs. Each case takes from its cause to the
+    last acknowledgement; beside it stand the controller's CPU time, its
+    round trips and requests to ZooKeeper, and what brokers were sent. A case
+    that is selected alone first brings the cluster into the state that it
+    needs. Needs the repository and the extra 'embedded'.
     """
     require_clone("benchmarks", "./klamm bench")
-    from benchmarks.control_plane import run
+    from benchmarks.control_plane import Plan, run
 
-    sys.exit(run(partitions, runs, _is_json(form), is_secured=secure))
+    plan = Plan(partitions, runs, brokers, tuple(case or ()), is_secured=secure)
+    sys.exit(run(plan, _is_json(form)))
 
 
 class Case(StrEnum):

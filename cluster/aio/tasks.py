@@ -9,6 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from cluster.aio import garbage
 from cluster.model.errors import ClusterError, ConfigError, StartupError, StoppingError
 from cluster.model.exit_codes import ExitCode
 
@@ -107,6 +108,7 @@ def run_program(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> i
     # What was imported stays: no collection goes through it.
     gc.freeze()
     gc.enable()
+    garbage.allow_pauses()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run_until_stopped(main))

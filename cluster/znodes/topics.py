@@ -3,7 +3,8 @@
 Source: Kafka TopicZNode, TopicPartitionStateZNode; KIP-455 (reassignment), KIP-516 (topic ids).
 """
 
-from typing import Annotated, Any
+from functools import lru_cache
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -40,6 +41,18 @@ def encode_topic(topic: TopicAssignment) -> bytes:
     return msgspec.json.encode(body)
 
 
+_KEPT: Final = 8_192
+"""Assignments and ISRs of which one object is kept for all partitions that have them; of 100,000 partitions on few
+brokers most are the same.
+"""
+_assignment = lru_cache(_KEPT)(ReplicaAssignment)
+
+
+@lru_cache(_KEPT)
+def _without_duplicates(isr: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    return tuple(dict.fromkeys(isr))
+
+
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     """Decode a topic znode. Raises MalformedZnodeError, also for the name of the topic, which is the znode's."""
     path = topic_path(topic)
@@ -56,7 +69,7 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
         lists = replicas, body.adding_replicas.get(name, ()), body.removing_replicas.get(name, ())
         for replica_list in filter(None, lists):
             require_count(path, data, bounds.REPLICAS, replica_list)
-        partitions[partition] = ReplicaAssignment(*lists)
+        partitions[partition] = _assignment(*lists)
     return TopicAssignment(partitions, body.topic_id)
 
 
@@ -109,7 +122,7 @@ def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoc
     return LeaderAndIsr(
         body.leader,
         body.leader_epoch,
-        tuple(dict.fromkeys(body.isr)),
+        _without_duplicates(body.isr),
         body.controller_epoch,
         partition_epoch,
         body.leader_recovery_state,

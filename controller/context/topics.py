@@ -5,6 +5,7 @@ dicts with None values, for a deterministic iteration order. Source: Kafka Contr
 """
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import chain
 from typing import assert_never
 
 from cluster.model.broker import BrokerId, TopicId
@@ -28,6 +29,8 @@ class TopicControl:
         self.ids: dict[str, TopicId] = {}
         self.names_by_id: dict[TopicId, str] = {}
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self._partitions: dict[str, list[TopicPartition]] = {}
+        """Topic -> the keys of `assignments`, in that order: one object for each partition, which all parts share."""
         self.being_reassigned: set[TopicPartition] = set()
         self.reassigned_since: AddedSince[TopicPartition] = AddedSince()
         """Since when this controller knows of each of these reassignments."""
@@ -67,7 +70,11 @@ class TopicControl:
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic that have an assignment."""
-        return [TopicPartition(topic, p) for p in self.assignments.get(topic, ())]
+        return list(self._partitions.get(topic, ()))
+
+    def all_partitions(self) -> list[TopicPartition]:
+        """The partitions of all topics that have an assignment."""
+        return list(chain.from_iterable(self._partitions.values()))
 
     def partitions_on(self, broker: BrokerId) -> list[TopicPartition]:
         """The partitions whose full replica list contains the broker (CX-3)."""
@@ -87,11 +94,14 @@ class TopicControl:
     def _set_assignments(self, assignments: changes.Assignments) -> None:
         for tp, assignment in assignments.items():
             of_topic = self.assignments.setdefault(tp.topic, {})
-            old = of_topic.get(tp.partition, EMPTY_ASSIGNMENT)
+            old = of_topic.get(tp.partition)
             of_topic[tp.partition] = assignment
-            for broker in old.replicas:
-                if broker not in assignment.replicas:
-                    del self._hosted_by[broker][tp]
+            if old is None:
+                self._partitions.setdefault(tp.topic, []).append(tp)
+            elif old.replicas != assignment.replicas:
+                for broker in old.replicas:
+                    if broker not in assignment.replicas:
+                        del self._hosted_by[broker][tp]
             for broker in assignment.replicas:
                 self._hosted_by.setdefault(broker, {})[tp] = None
 
@@ -106,9 +116,10 @@ class TopicControl:
     def _remove(self, topic: str) -> None:
         """Remove a deleted topic: a new one of the same name starts without anything of it (CX-10, D-8)."""
         self._end_reassignments(self.partitions_of(topic))
-        for partition, assignment in self.assignments.pop(topic, {}).items():
+        partitions = self._partitions.pop(topic, ())
+        for tp, assignment in zip(partitions, self.assignments.pop(topic, {}).values(), strict=True):
             for broker in assignment.replicas:
-                del self._hosted_by[broker][TopicPartition(topic, partition)]
+                del self._hosted_by[broker][tp]
         topic_id = self.ids.pop(topic, None)
         if topic_id is not None:
             del self.names_by_id[topic_id]

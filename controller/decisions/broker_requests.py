@@ -36,6 +36,7 @@ from cluster.requests.control import (
     UpdateMetadataTopicState,
 )
 from controller.decisions.context_view import ContextView
+from controller.decisions.request_sizes import LARGEST_BYTES, within
 
 Assignments = Mapping[TopicPartition, ReplicaAssignment]
 NO_ASSIGNMENTS: Final[Assignments] = MappingProxyType({})
@@ -211,18 +212,16 @@ class ControlBatch:
                     state = built[entry] = _leader_and_isr_state(entry, settings.leader_recovery_state)
                 states.setdefault(entry.tp.topic, []).append(state)
             leaders = {entry.leadership.leader for entry in entries}
-            request = LeaderAndIsrRequest(
-                controller_id=controller,
-                controller_epoch=self._view.epoch,
-                broker_epoch=self._view.brokers.epochs[broker],
-                topic_states=tuple(
-                    LeaderAndIsrTopicState(topic, self._topic_id(topic, settings), tuple(of_topic))
-                    for topic, of_topic in states.items()
-                ),
-                live_leaders=_live_leaders(self._view.brokers.registered, leaders, settings.inter_broker_listener),
-                causes=causes,
+            live_leaders = _live_leaders(self._view.brokers.registered, leaders, settings.inter_broker_listener)
+            topics = (
+                LeaderAndIsrTopicState(topic, self._topic_id(topic, settings), tuple(of_topic))
+                for topic, of_topic in states.items()
             )
-            requests.append((broker, request))
+            epoch, broker_epoch = self._view.epoch, self._view.brokers.epochs[broker]
+            requests.extend(
+                (broker, LeaderAndIsrRequest(controller, epoch, broker_epoch, part, live_leaders, causes))
+                for part in within(topics, settings.bytes_max)
+            )
         return requests
 
     def _update_metadata_requests(
@@ -237,15 +236,17 @@ class ControlBatch:
             # Of a deletion brokers hear at once: it may be over before the topic is no longer withheld.
             if tp.topic not in self._withheld or tp.topic in self._view.deletions.queued:
                 states.setdefault(tp.topic, []).append(self._metadata_state(tp, leadership))
-        topic_states = tuple(
+        topics = (
             UpdateMetadataTopicState(topic, self._topic_id(topic, settings), tuple(of_topic))
             for topic, of_topic in states.items()
         )
+        parts = list(within(topics, settings.bytes_max))
         live_brokers = tuple(self._view.brokers.registered[b] for b in sorted(self._view.brokers.registered))
         epochs = self._view.brokers.epochs
         return [
-            (b, UpdateMetadataRequest(controller, self._view.epoch, epochs[b], topic_states, live_brokers, causes))
+            (b, UpdateMetadataRequest(controller, self._view.epoch, epochs[b], part, live_brokers, causes))
             for b in brokers
+            for part in parts
         ]
 
     def _stop_replica_requests(
@@ -294,12 +295,15 @@ class ControlBatch:
 
 
 class RequestSettings(Struct, frozen=True):
-    """How protocol version and listeners shape requests; the defaults are those of the latest version."""
+    """How protocol version and listeners shape requests; the defaults are those of the latest version. `bytes_max`:
+    estimated size above which LeaderAndIsr and UpdateMetadata are divided by topic.
+    """
 
     inter_broker_listener: str = "PLAINTEXT"
     leader_recovery_state: bool = True
     topic_ids: bool = True
     stop_replica_flag_per_partition: bool = True
+    bytes_max: int = LARGEST_BYTES
 
 
 def _leader_and_isr_state(entry: _LeaderAndIsr, with_recovery_state: bool) -> LeaderAndIsrPartitionState:

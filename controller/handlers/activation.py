@@ -67,7 +67,7 @@ async def activate(active: ActiveController, standby: WarmStandby) -> None:
     # What they announce was read after they were listed; those that came later are events.
     await active.store.delete_znodes(notifications)
     topics = await replace_controllers(active, topics)
-    record_assignments(active, topics)
+    record_assignments(active, topics, states)
     active.commit(LeadershipsRead(states))
     await record_ids(active, topics)
     for candidate in registered:

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from benchmarks.control_plane import measure
+from benchmarks.control_plane import Plan, measure
 from benchmarks.report import CaseRun
 
 PARTITIONS = 500
@@ -21,16 +21,31 @@ BOUNDS = {
     "failover-warm": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 23, 34),
     "agent-death-isr-shrunk": ({"LeaderAndIsr": 2, "UpdateMetadata": 2}, 8, 10),
     "agent-return": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 6, 8),
+    # Its replicas are taken offline once more, in a batch of its own.
+    "failover-one-dead": ({"LeaderAndIsr": 2, "UpdateMetadata": 3}, 24, 36),
+    # One request from each agent that leads, and one batch of metadata after each.
+    "alter-partition": ({"UpdateMetadata": 4}, 4, 8),
+    "controlled-shutdown": ({"LeaderAndIsr": 2, "UpdateMetadata": 2, "StopReplica": 1}, 4, 8),
+    "preferred-election": ({"LeaderAndIsr": 1, "UpdateMetadata": 1}, 2, 4),
+    # Recorded and begun at once, then completed with the answer to each of five agents: the leader epoch, the removal
+    # of a replica from the ISR and its deletion, and the topics.
+    "reassignment": ({"LeaderAndIsr": 12, "UpdateMetadata": 24, "StopReplica": 10}, 90, 120),
     "topic-creation": ({"LeaderAndIsr": 1, "UpdateMetadata": 1}, 8, 12),
+    "topic-deletion": ({"StopReplica": 2, "UpdateMetadata": 1}, 24, 32),
 }
 
 
 @pytest.mark.real
 async def test_requests_and_round_trips_do_not_grow_with_the_partitions(tmp_path: pathlib.Path) -> None:
-    report = await measure(PARTITIONS, 1, tmp_path)
+    report = await measure(Plan(PARTITIONS, runs=1, idle_s=0.5), tmp_path)
     found = {case.name: case.runs[0] for case in report.cases}
     exceeded = {name: excess(found[name], *bounds) for name, bounds in BOUNDS.items()}
     assert not any(exceeded.values()), exceeded
+    assert found.keys() == BOUNDS.keys() | {"agent-death-leaders-moved"}
+    assert found["alter-partition"].figures["ISRs proposed"] == PARTITIONS * 3 // 5
+    assert found["controlled-shutdown"].figures["partitions led"] == PARTITIONS // 5
+    assert found["preferred-election"].figures["leaders elected"] == PARTITIONS
+    assert found["reassignment"].figures["partitions moved"] == PARTITIONS
     # Only the returned agent has to be told its partitions; the others learn that it lives.
     assert found["agent-return"].requests["LeaderAndIsr"].total == 1
 

@@ -59,7 +59,9 @@ def plan_initialisations(view: ContextView, partitions: Iterable[TopicPartition]
     epoch = view.epoch
     for tp in partitions:
         online = view.brokers.online_for(tp)
-        live = tuple([b for b in view.topics.assignment(tp).replicas if b in online])
+        replicas = view.topics.assignment(tp).replicas
+        # The same object as the assignment, where that says the same.
+        live = replicas if online.issuperset(replicas) else tuple([b for b in replicas if b in online])
         if live:
             creations[tp] = LeaderAndIsr(live[0], INITIAL_LEADER_EPOCH, live, epoch, INITIAL_PARTITION_EPOCH)
         else:

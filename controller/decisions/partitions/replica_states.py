@@ -4,6 +4,7 @@ Source: Kafka ZkReplicaStateMachine; the transition table is `cluster.model.stat
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -44,6 +45,12 @@ def plan_replica_moves(
     return ReplicaMoves(valid, refused)
 
 
+@lru_cache(8_192)
+def _without(isr: tuple[BrokerId, ...], broker: BrokerId) -> tuple[BrokerId, ...]:
+    """The ISR without a broker: one object for all partitions that lose the same one from the same ISR."""
+    return tuple([b for b in isr if b != broker])
+
+
 def remove_from_isr(
     leadership: LeaderAndIsr, broker: BrokerId, controller_epoch: ControllerEpoch
 ) -> LeaderAndIsr | None:
@@ -54,7 +61,7 @@ def remove_from_isr(
     if broker not in leadership.isr:
         return None
     leader = NO_LEADER if leadership.leader == broker else leadership.leader
-    isr = leadership.isr if len(leadership.isr) == 1 else tuple([b for b in leadership.isr if b != broker])
+    isr = leadership.isr if len(leadership.isr) == 1 else _without(leadership.isr, broker)
     return next_leadership(leadership, leader, isr, controller_epoch, leadership.leader_recovery_state)
 
 

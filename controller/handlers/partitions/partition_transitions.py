@@ -102,8 +102,8 @@ async def start_partition_machine(active: ActiveController) -> None:
 
 def _derive_states(active: ActiveController) -> None:
     context = active.context
-    assigned = [TopicPartition(topic, p) for topic, of_topic in context.topics.assignments.items() for p in of_topic]
-    active.commit(PartitionsMoved({tp: initial_partition_state(context, tp) for tp in assigned}, recorded=False))
+    states = {tp: initial_partition_state(context, tp) for tp in context.topics.all_partitions()}
+    active.commit(PartitionsMoved(states, recorded=False))
 
 
 async def _move(

@@ -207,7 +207,8 @@ async def _take_offline(
 ) -> list[TopicPartition]:
     """Send StopReplica for the replicas and remove them from their ISRs (RM-4 to RM-7)."""
     context = active.context
-    for tp in partitions:
+    # A dead broker is told nothing.
+    for tp in partitions if broker in context.brokers.epochs else ():
         # Before the ISR changes: the request carries the leader epoch that the broker may know.
         batch.add_stop_replica(broker, tp, delete=False)
     led = [tp for tp in partitions if tp in context.leaderships.known]

@@ -3,7 +3,7 @@
 Source: Kafka KafkaController.processTopicChange, processPartitionModifications, onNewPartitionCreation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 from msgspec.structs import replace
@@ -134,11 +134,21 @@ def is_unknown(context: ControllerContext, tp: TopicPartition) -> bool:
     return context.leaderships.partition_state(tp) in {PartitionState.NON_EXISTENT, PartitionState.NEW}
 
 
-def record_assignments(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
-    """Apply the assignments of topics as read to the context (LC-5, TP-13)."""
+def record_assignments(
+    active: ActiveController, topics: Mapping[str, TopicAssignment], known: Iterable[TopicPartition] = ()
+) -> None:
+    """Apply the assignments of topics as read to the context (LC-5, TP-13).
+
+    `known`: partitions that there are objects of, which the context shares.
+    """
+    objects: dict[tuple[str, int], TopicPartition] = {tp: tp for tp in known}
     active.commit(
         AssignmentsRead(
-            {TopicPartition(topic, p): replicas for topic, a in topics.items() for p, replicas in a.partitions.items()}
+            {
+                objects.get((topic, p)) or TopicPartition(topic, p): replicas
+                for topic, a in topics.items()
+                for p, replicas in a.partitions.items()
+            }
         )
     )
 

@@ -1,5 +1,6 @@
 """Fenced, batched writes: results per item, isolation of stale ones, lost answers, and a second controller."""
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from cluster.model.broker import ZkVersion
 from cluster.model.errors import ControllerMovedError, SessionExpiredError
 from cluster.zookeeper.port import Create, Delete, Op, OpResult, SetData
-from controller.fenced_writes import MAX_OPS, Conflict, FencedWriter, Missing, Outcome, TooLarge, Written
+from controller import fenced_writes
+from controller.fenced_writes import MAX_OPS, WINDOW, Conflict, FencedWriter, Missing, Outcome, TooLarge, Written
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.controllers.worlds import World, quiesce, run_virtually, until
@@ -36,6 +38,47 @@ async def writer(*paths: str) -> tuple[CountingClient, FencedWriter]:
     await client.multi([Create("/epoch", b"1"), *(Create(path, b"old") for path in paths)])
     client.transactions = 0
     return client, FencedWriter(client, ZkVersion(0), "/epoch", on_refusal=lambda: None)
+
+
+@pytest.mark.rule("FN-1", "FN-2", "D-24")
+def test_many_items_are_taken_as_they_are_sent_and_each_has_its_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    ops = 5
+    monkeypatch.setattr(fenced_writes, "MAX_OPS", ops)
+
+    async def main() -> None:
+        units = WINDOW * 3 * ops
+        bad = {0, WINDOW * ops, units - 1}
+        client, fenced = await writer("/there")
+        taken = 0
+
+        def each() -> Iterator[list[Op]]:
+            nonlocal taken
+            for number in range(units):
+                taken += 1
+                assert taken <= (client.transactions + 4 * WINDOW) * ops
+                yield [Create("/there" if number in bad else f"/n{number}")]
+
+        outcomes = await fenced.write(each())
+        assert [number for number, outcome in enumerate(outcomes) if outcome != Written(0)] == sorted(bad)
+        assert {outcomes[number] for number in bad} == {Conflict(0, exists=True)}
+        # Each of the three is isolated by two halves of its transaction.
+        assert client.transactions == WINDOW * 3 + 2 * len(bad)
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("FN-1", "EL-12")
+def test_nothing_more_is_sent_once_the_epoch_has_changed() -> None:
+    async def main() -> None:
+        client, fenced = await writer()
+        await client.multi([SetData("/epoch", b"2")])
+        client.transactions = 0
+        with pytest.raises(ControllerMovedError):
+            await fenced.write([Create(f"/n{number}")] for number in range(10 * WINDOW * MAX_OPS))
+        await quiesce()
+        assert client.transactions <= 2 * WINDOW
+
+    run_virtually(main)
 
 
 @pytest.mark.rule("FN-1", "FN-2", "D-24")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.model.broker import BrokerId, ControllerId, TopicId
 from cluster.requests.control import (
@@ -211,6 +212,41 @@ def test_leader_and_isr_precedes_metadata_precedes_stop_replica() -> None:
     add(batch, view, "t-0", 1, 2)
     kinds = [type(request) for _, request in send(batch)]
     assert kinds == [LeaderAndIsrRequest] * 2 + [UpdateMetadataRequest] * 3 + [StopReplicaRequest]
+
+
+@pytest.mark.rule("RQ-10", "RQ-12")
+def test_requests_that_would_be_too_large_are_divided_by_topic_in_their_order() -> None:
+    names = ("t-0", "t-1", "u-0", "v-0", "v-1")
+    view = context([1, 2], {name: [1, 2] for name in names}, {name: leadership(1, [1, 2]) for name in names})
+    batch = ControlBatch(view)
+    for name in names:
+        add(batch, view, name, 1, 2)
+    batch.add_stop_replica(BrokerId(1), tp("t-0"), delete=False)
+    whole, divided = send(batch), send(batch, bytes_max=400)
+    assert [type(request) for _, request in whole] == [
+        *[LeaderAndIsrRequest] * 2,
+        *[UpdateMetadataRequest] * 2,
+        StopReplicaRequest,
+    ]
+    for kind in (LeaderAndIsrRequest, UpdateMetadataRequest):
+        for broker in (1, 2):
+            (request,) = [r for b, r in whole if b == broker and isinstance(r, kind)]
+            parts = [r for b, r in divided if b == broker and isinstance(r, kind)]
+            assert [[topic.topic_name for topic in part.topic_states] for part in parts] == [["t"], ["u"], ["v"]]
+            assert tuple(topic for part in parts for topic in part.topic_states) == request.topic_states
+            # Each says all that is not of a topic.
+            assert all(replace(part, topic_states=()) == replace(request, topic_states=()) for part in parts)
+    kinds = [type(request) for _, request in divided]
+    assert kinds == sorted(kinds, key=[LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest].index)
+
+
+def test_a_topic_that_is_too_large_alone_goes_alone() -> None:
+    view = cluster()
+    batch = ControlBatch(view)
+    add(batch, view, "t-0", 1)
+    add(batch, view, "t-1", 2)
+    assert len(of(send(batch, bytes_max=1), LeaderAndIsrRequest)) == 2
+    assert [len(r.topic_states) for _, r in send(batch, bytes_max=1) if isinstance(r, UpdateMetadataRequest)] == [1] * 3
 
 
 def test_older_protocol_versions_carry_neither_ids_nor_recovery_state() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.model.broker import BrokerEpoch, BrokerId, RegisteredBroker, TopicId
-from cluster.model.partition import ReplicaAssignment
+from cluster.model.partition import ReplicaAssignment, TopicPartition
 from cluster.model.state_machines import PartitionState, ReplicaState
 from controller.changes import (
     BrokerModified,
@@ -291,6 +291,9 @@ def test_counters_and_indexes_equal_a_recount_after_every_step(taken: list[tuple
                 if number in found.replicas
             }
             assert set(cluster.topics.partitions_on(BrokerId(number))) == hosted
+        for topic, of_topic in cluster.topics.assignments.items():
+            assert cluster.topics.partitions_of(topic) == [TopicPartition(topic, number) for number in of_topic]
+        assert len(cluster.topics.all_partitions()) == sum(map(len, cluster.topics.assignments.values()))
         offline = {
             p
             for p, found in cluster.leaderships.known.items()

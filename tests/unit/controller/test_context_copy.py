@@ -235,6 +235,7 @@ def test_no_fact_of_the_original_is_left_out_by_error() -> None:
         },
         "topics": {
             *("names", "ids", "names_by_id", "assignments", "being_reassigned", "reassigned_since", "_hosted_by"),
+            "_partitions",
         },
         "leaderships": {
             *("known", "partition_states", "offline_partition_count", "preferred_replica_imbalance_count"),
