@@ -12,7 +12,7 @@ from admin.cli.output import examples, say, write
 from adoption.broker_survey import ask_all
 from adoption.command_config import CommandConfig, read_command_config
 from adoption.execution import AdoptionOutcome, Execution
-from adoption.findings import SCRAPE_JOB, Findings, examine
+from adoption.findings import Findings, examine
 from adoption.handover import Handover, Handovers, why_not_complete
 from adoption.refusals import releases_of
 from adoption.survey import Survey, SurveyedBroker
@@ -244,7 +244,7 @@ def _show(survey: Survey, findings: Findings, form: Format, ended: Handover | No
         "notes": findings.notes,
         "changes": findings.changes,
         "commands": findings.commands,
-        "scrape_job": SCRAPE_JOB,
+        "scrape_job": findings.scrape_job,
         "took_over": None if ended is None else {"controller": ended.controller, "obeyed_by": dict(ended.obeyed)},
     }
     write(document, form, _COLUMNS, ())
@@ -280,7 +280,7 @@ def _print(survey: Survey, findings: Findings) -> None:
     if not survey.candidates:
         typer.echo("\nControllers to start, each on a machine of its own (HOST: where brokers and clients reach it):\n")
         typer.echo("\n\n".join(findings.commands))
-    typer.echo(f"\nFor Prometheus:\n\n{SCRAPE_JOB}\n")
+    typer.echo(f"\nFor Prometheus:\n\n{findings.scrape_job}\n")
 
 
 def _print_list(title: str, items: tuple[str, ...]) -> None:
