@@ -25,12 +25,18 @@ from cluster.rpc.authentication import Authentication
 from cluster.rpc.process_servers import channel_security
 from cluster.rpc.rights import KnownRules
 from cluster.zookeeper.port import ZooKeeper
-from cluster.zookeeper.registrations import controller_addresses, registered_brokers, registered_controllers
+from cluster.zookeeper.registrations import (
+    controller_addresses,
+    kafka_controllers,
+    registered_brokers,
+    registered_controllers,
+)
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.kafka.acl_apis import ACL_APIS
 from controller.adapters.kafka.authentication import SaslListener, announcing
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.broker_principals import BrokerPrincipals
 from controller.adapters.kafka.broker_versions import BrokerVersions
 from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.config_apis import config_apis
@@ -91,7 +97,15 @@ async def open_broker_client(
     # Filled once the ports are bound: a client may be connected before the last of them is.
     own_addresses: set[str] = set()
     logins = BrokerLogins(config.settings)
-    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls, logins=logins)
+    live = LiveBrokers(
+        partial(_kafka_brokers, zookeeper),
+        SystemRandom(),
+        client_id,
+        own_addresses,
+        tls,
+        logins=logins,
+        read_controllers=partial(kafka_controllers, zookeeper),
+    )
     threads, memory = LongRequests(), FreedMemory()
     for held in (live, threads, memory):
         cleanup.callback(held.close)
@@ -106,6 +120,7 @@ async def open_broker_client(
         ClientCertificates(live, config.settings.listener_names),
         threads,
         memory,
+        BrokerPrincipals(config.settings, lambda: tls.to_brokers.own_subject),
         rules,
         config.settings.klamm_kafka_controller_only,
         config.settings.listener_names,

@@ -24,12 +24,14 @@ from cluster.kafka_wire.messages.control import UpdateMetadataResponse as Update
 from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
 from cluster.kafka_wire.messages.passed_on import CreateDelegationTokenResponse
 from cluster.model.broker import Broker, Endpoint
-from cluster.model.errors import ConfigError, ErrorCode, PeerUnreachableError
+from cluster.model.errors import ApiError, ConfigError, ErrorCode, PeerUnreachableError
 from cluster.requests.agents import ControlledShutdownResponse
 from cluster.requests.control import UpdateMetadataResponse
 from cluster.security.acls import Authorizer
+from cluster.security.principals import Principal
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.broker_principals import BrokerPrincipals
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.wire_server import KafkaServer
 from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPDATE
@@ -149,6 +151,21 @@ async def test_what_brokers_ask_is_taken_with_a_certificate_where_brokers_demand
             client.close()
         await server.stop(0)
     assert bool(handler.asked) is is_taken
+
+
+async def test_while_an_authorizer_is_switched_on_brokers_are_known_by_the_certificate_they_share(
+    certificates: Certificates,
+) -> None:
+    tls = contexts(certificates, ssl_client_auth="required")
+    principals = BrokerPrincipals(Settings(super_users="User:CN=admin"), lambda: tls.to_brokers.own_subject)
+    for name in ("CN=node", "CN=admin"):
+        await principals.require(Principal("User", name), "SSL", has_sasl=False)
+    with pytest.raises(ApiError, match="User:CN=app is not known as a broker.* only from User:CN=node and from super"):
+        await principals.require(Principal("User", "CN=app"), "SSL", has_sasl=False)
+    without = BrokerPrincipals(Settings(), lambda: "")
+    for has_sasl in (False, True):
+        with pytest.raises(ApiError, match="only from nobody and"):
+            await without.require(Principal("User", "CN=node"), "SSL", has_sasl=has_sasl)
 
 
 @pytest.mark.rule("D-89")
