@@ -1,5 +1,6 @@
 """A controller and brokers of Apache Kafka under TLS, by Kafka's settings."""
 
+import asyncio
 from collections.abc import Collection
 from pathlib import Path
 from random import Random
@@ -38,6 +39,7 @@ from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPD
 from tests.kafka.handshakes import shaking_hands
 from tests.kafka.peers import LIMITS, KafkaPeer, kafka_listener, places
 from tests.processes.certificates import PASSWORD, Certificates, Issuer, make_certificates
+from tests.processes.commands import run_klamm
 from tests.processes.scripted_servers import Scripted
 from tests.timeouts import TIMEOUT_S
 
@@ -253,3 +255,23 @@ async def test_a_certificate_that_names_a_node_gives_no_right_at_a_kafka_listene
         assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         client.close()
     assert handler.asked == []
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+async def test_the_address_of_a_kafka_listener_is_named_as_such_at_once_by_commands_with_tls(
+    certificates: Certificates, tmp_path: Path, has_tls: bool
+) -> None:
+    """The command does not wait for its timeout: nothing that speaks another protocol will answer later."""
+    config = tmp_path / "client.properties"
+    lines = {"keystore.location": certificates.node, "truststore.location": certificates.authority}
+    config.write_text("security.protocol=SSL\n" + "".join(f"ssl.{key}={value}\n" for key, value in lines.items()))
+    tls = contexts(certificates, ssl_client_auth="required") if has_tls else None
+    async with kafka_listener(Scripted(lambda _: None), tls=tls) as servers:
+        address = servers.endpoints[0].address
+        options = ("--bootstrap", address, "--command-config", str(config), "--timeout", "60")
+        answer = await asyncio.to_thread(run_klamm, "topics", "list", *options)
+    assert answer.returncode == 1
+    assert (
+        f"{address} not answering (it speaks Kafka's protocol: name the address that a controller of" in answer.stderr
+    )
+    assert "within 60 s" not in answer.stderr
