@@ -141,7 +141,9 @@ def test_a_cluster_on_this_machine_is_adopted_and_left_by_its_folder(command: st
     LocalCluster.create_or_open(tmp_path / "own", controllers=1, brokers=1)
     own = run_klamm(command, "--data", str(tmp_path / "own"))
     assert (own.returncode, own.stdout) == (2, "")
-    assert "its brokers are klamm's own: there is nothing to adopt or to leave" in " ".join(own.stderr.replace("│", "").split())
+    assert "its brokers are klamm's own: there is nothing to adopt or to leave" in " ".join(
+        own.stderr.replace("│", "").split()
+    )
     neither = run_klamm(command)
     both = run_klamm(command, "--data", str(tmp_path), "--zookeeper", "zk:2181")
     for answer in (neither, both):
