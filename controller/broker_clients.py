@@ -14,6 +14,7 @@ from cluster.aio.tasks import TaskSet
 from cluster.config.broker_logins import BrokerLogins
 from cluster.config.config import NodeConfig
 from cluster.config.kafka_sasl import kafka_sasl
+from cluster.config.kafka_tls import KafkaTls
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import RequestMetrics
@@ -96,16 +97,7 @@ async def open_broker_client(
     tls = security.tls.of_kafka()
     # Filled once the ports are bound: a client may be connected before the last of them is.
     own_addresses: set[str] = set()
-    logins = BrokerLogins(config.settings)
-    live = LiveBrokers(
-        partial(_kafka_brokers, zookeeper),
-        SystemRandom(),
-        client_id,
-        own_addresses,
-        tls,
-        logins=logins,
-        read_controllers=partial(kafka_controllers, zookeeper),
-    )
+    live = _live_brokers(config, zookeeper, client_id, own_addresses, tls)
     threads, memory = LongRequests(), FreedMemory()
     for held in (live, threads, memory):
         cleanup.callback(held.close)
@@ -139,6 +131,20 @@ async def open_broker_client(
     registers = config.settings.klamm_kafka_register_as_broker
     as_broker = replace(controller, klamm_version=version("klamm")) if registers else None
     return OpenedClient(client, as_broker, servers.endpoints)
+
+
+def _live_brokers(
+    config: NodeConfig, zookeeper: ZooKeeper, client_id: str, own_addresses: set[str], tls: KafkaTls
+) -> LiveBrokers:
+    return LiveBrokers(
+        partial(_kafka_brokers, zookeeper),
+        SystemRandom(),
+        client_id,
+        own_addresses,
+        tls,
+        logins=BrokerLogins(config.settings),
+        read_controllers=partial(kafka_controllers, zookeeper),
+    )
 
 
 def _sasl_listeners(

@@ -1,7 +1,7 @@
 """Who may act as a broker at a controller without an authorizer, while one is being switched on at the brokers.
 
 The controller does not know the access control lists then, so it knows brokers by their principal: its own, as it has
-the brokers' identity, or one in `super.users`. Everybody else who has authenticated is a client.
+the brokers' identity, or one in `super.users`. All others who have authenticated are clients.
 """
 
 import asyncio
