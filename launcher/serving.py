@@ -113,9 +113,9 @@ def _serves(cluster: LocalCluster, status: ClusterStatus) -> bool:
 
 
 def _stands_by(cluster: LocalCluster, status: ClusterStatus) -> bool:
-    """Whether every controller answers, if only that it knows nothing, and every broker runs."""
+    """Whether every controller answers, if only that it knows nothing, and every broker listens."""
     answering = {name for name, answer in status.answers.items() if answer is not None} | status.refusing
-    return answering == set(status.answers) and all(cluster.has_started(m.name) for m in cluster.state.kafka_brokers)
+    return answering == set(status.answers) and all(cluster.listens(m.name) for m in cluster.state.kafka_brokers)
 
 
 async def describe_status(cluster: LocalCluster) -> dict[str, Any]:

@@ -37,7 +37,6 @@ from cluster.tls.contexts import client_context
 from cluster.tls.settings import TlsSettings
 from deploy.local import ports, processes
 from deploy.local.cluster_folder import ClusterFolder
-from deploy.local.kafka_broker import STARTED
 from deploy.local.kafka_settings import WITHOUT_PEM
 from deploy.local.ports import Ports
 from deploy.local.zookeeper import is_serving
@@ -180,9 +179,9 @@ class LocalCluster:
         """The end of a member's log."""
         return self._files.log_tail(name, lines)
 
-    def has_started(self, name: str) -> bool:
-        """Whether a broker of Kafka serves: it runs, and its log says so."""
-        return self.state_of(name) == RUNNING and STARTED in self.log_tail(name, lines=1_000)
+    def listens(self, name: str) -> bool:
+        """Whether a member runs, with all its ports open."""
+        return self.state_of(name) == RUNNING and not any(map(processes.is_free, self.member(name).ports))
 
     def state_of(self, name: str) -> str:
         """The state of a process: `running`, `paused` or `stopped`."""

@@ -19,9 +19,9 @@ def test_it_is_adopted_and_left_and_its_user_has_the_rights_that_she_is_given(tm
     kafka_class_path(NEWEST)
     folder = tmp_path / "cluster"
     sizes = ("--controllers", "2", "--brokers", "2", "--config", "klamm.takeover=never")
-    klamm(folder, "up", "--kafka", NEWEST, "--secure", *sizes, "--detach")
-    cluster = LocalCluster.open(folder)
     try:
+        klamm(folder, "up", "--kafka", NEWEST, "--secure", *sizes, "--detach")
+        cluster = LocalCluster.open(folder)
         found = json.loads(klamm(folder, "adopt", "-o", "json").stdout)
         assert (found["refusals"], found["controller"]) in (([], 1), ([], 2))
         adopted = json.loads(klamm(folder, "adopt", "--execute", "-o", "json").stdout)
@@ -38,8 +38,7 @@ def test_it_is_adopted_and_left_and_its_user_has_the_rights_that_she_is_given(tm
         left = json.loads(klamm(folder, "adopt", "-o", "json").stdout)
         assert left["controller"] in {1, 2}
     finally:
-        cluster = LocalCluster.open(folder)
-        cluster.stop_all()
+        klamm(folder, "down")
 
 
 def _as_alice(cluster: LocalCluster, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
