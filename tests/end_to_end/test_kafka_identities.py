@@ -96,7 +96,8 @@ async def test_identities_are_answered_as_by_a_broker(cluster: LocalCluster) -> 
     for member in controllers:
         await asyncio.to_thread(cluster.stop, member.name)
     await asyncio.to_thread(_wait_for_controller, cluster, {member.id for member in brokers})
-    active = next(member for member in brokers if member.id == await _controller(cluster))
+    elected = await _controller(cluster)
+    active = next(member for member in brokers if member.id == elected)
     by_broker = await _all_answers(cluster, active.address, active.sasl_address, "of-kafka")
     for member in controllers:
         await asyncio.to_thread(cluster.start, member.name)

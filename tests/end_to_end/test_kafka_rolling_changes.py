@@ -26,6 +26,7 @@ from tests.kafka.rolling_cluster import (
     CountingLoad,
     Rolling,
     RollingCluster,
+    known_to_klamm,
     until,
 )
 from tests.processes.certificates import Issuer
@@ -93,6 +94,7 @@ async def test_an_open_cluster_is_secured_step_by_step_and_loses_nothing(
 
 
 async def _makes_topic(rolling: Rolling) -> bool:
+    assert all(rolling.cluster.is_running(f"controller-{id_}") for id_ in CONTROLLERS)
     active = await rolling.known_controllers()
     if len(active) != 1:
         return False
@@ -193,7 +195,7 @@ async def _secure_zookeeper(rolling: Rolling, folder: Path, owner: dict[str, Any
     await rolling.controllers("zookeeper.set.acl; without allow.everyone.if.no.acl.found")
     await rolling.brokers("zookeeper.set.acl; without allow.everyone.if.no.acl.found")
     path = folder / "owner.properties"
-    given = {key: value for key, value in of_zookeeper(owner).items() if "clientCnxnSocket" not in key}
+    given = known_to_klamm(of_zookeeper(owner))
     path.write_text(
         "".join(f"{key}={str(value).lower() if value is True else value}\n" for key, value in given.items())
     )

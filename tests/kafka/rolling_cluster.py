@@ -39,6 +39,14 @@ _PROBE_S: Final = 0.5
 _NOT_NOW: Final = {ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
 
 
+_OF_JAVA: Final = ("zookeeper.clientCnxnSocket", "zookeeper.ssl.protocol")
+
+
+def known_to_klamm(of_zookeeper: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a broker for its ZooKeeper, without those of its libraries."""
+    return {key: value for key, value in of_zookeeper.items() if key not in _OF_JAVA}
+
+
 class CountingLoad(KafkaLoad):
     """The load, and what its producers say of records that they give up. `errors`: by kind."""
 
@@ -122,7 +130,7 @@ class RollingCluster(KafkaCluster):
             "klamm.takeover": "atomic",
             "default.replication.factor": 3,
             "zookeeper.session.timeout.ms": 6000,
-            **{key: value for key, value in of_zookeeper.items() if key != "zookeeper.clientCnxnSocket"},
+            **known_to_klamm(of_zookeeper),
         }
         self.keystore, self.truststore = folder / "keystore.pem", folder / "truststore.pem"
         self._jaas = folder / "jaas.conf"
