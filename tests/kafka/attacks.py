@@ -38,13 +38,17 @@ class Attack(NamedTuple):
     version: int
 
 
-def attacks(topic: str, *, broker: int = 1, new_topic: str = "stolen") -> Iterator[Attack]:
-    """Ask for everything, with a topic that exists and is nobody's business. `broker`: in whose name."""
+def attacks(
+    topic: str, *, broker: int = 1, new_topic: str = "stolen", missing: str = "none", grantee: str = "User:*"
+) -> Iterator[Attack]:
+    """Ask for everything, with a topic that exists and is nobody's business. `broker`: in whose name. `missing`: a
+    topic that does not exist. `grantee`: who is to get a right.
+    """
     new = topics.CreatableTopic(name=new_topic, num_partitions=1, replication_factor=1)
     yield Attack("CreateTopics", topics.CreateTopicsRequest(topics=(new,), timeout_ms=5000), 4)
     only_checked = topics.CreateTopicsRequest(topics=(new,), timeout_ms=5000, validate_only=True)
     yield Attack("CreateTopics to be checked", only_checked, 4)
-    yield Attack("DeleteTopics", topics.DeleteTopicsRequest(topic_names=(topic, "none"), timeout_ms=5000), 3)
+    yield Attack("DeleteTopics", topics.DeleteTopicsRequest(topic_names=(topic, missing), timeout_ms=5000), 3)
     more = topics.CreatePartitionsTopic(name=topic, count=30)
     yield Attack("CreatePartitions", topics.CreatePartitionsRequest(topics=(more,), timeout_ms=5000), 1)
     elected = partitions.ElectLeadersRequestTopicPartitions(topic=topic, partitions=(0,))
@@ -59,7 +63,7 @@ def attacks(topic: str, *, broker: int = 1, new_topic: str = "stolen") -> Iterat
         resource_type=_CLUSTER_RESOURCE,
         resource_name="kafka-cluster",
         resource_pattern_type=_LITERAL,
-        principal="User:*",
+        principal=grantee,
         host="*",
         operation=_ALTER,
         permission_type=_ALLOW,
@@ -89,7 +93,7 @@ def attacks(topic: str, *, broker: int = 1, new_topic: str = "stolen") -> Iterat
     yield Attack("AlterUserScramCredentials", users, 0)
     yield Attack("Metadata", data.MetadataRequest(topics=None), 7)
     named = data.MetadataRequestTopic(name=topic)
-    yield Attack("Metadata of it", data.MetadataRequest(topics=(named, data.MetadataRequestTopic(name="none"))), 8)
+    yield Attack("Metadata of it", data.MetadataRequest(topics=(named, data.MetadataRequestTopic(name=missing))), 8)
     yield Attack("FindCoordinator", coordinators.FindCoordinatorRequest(key="group"), 2)
     yield Attack("FindCoordinator of it", coordinators.FindCoordinatorRequest(key="t", key_type=1), 2)
     yield Attack("InitProducerId", coordinators.InitProducerIdRequest(transactional_id=None), 1)
