@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
+from cluster.model.errors import ErrorCode, PeerUnreachableError
 from deploy.local.kafka_clients import create_topics
 from deploy.local.zookeeper import ServerSettings, ServerTls
 from tests.kafka.rolling_cluster import (
@@ -98,8 +99,12 @@ async def _makes_topic(rolling: Rolling) -> bool:
     active = await rolling.known_controllers()
     if len(active) != 1:
         return False
-    made = await create_topics(rolling.cluster.controllers[active.pop()], {TOPIC: PARTITIONS}, len(BROKERS))
-    return made == [0]
+    try:
+        made = await create_topics(rolling.cluster.controllers[active.pop()], {TOPIC: PARTITIONS}, len(BROKERS))
+    except PeerUnreachableError:
+        return False
+    # An attempt without an answer may have been carried out.
+    return made in ([0], [ErrorCode.TOPIC_ALREADY_EXISTS])
 
 
 async def _secure_brokers(rolling: Rolling) -> None:
@@ -149,10 +154,9 @@ async def _replace_certificates(rolling: Rolling, folder: Path) -> None:
 async def _replace_password(rolling: Rolling) -> None:
     """The new password is that of the other mechanism first, so that brokers with the old one are let in as long."""
     cluster = rolling.cluster
-    cluster.password, cluster.mechanism = "the second password", "SCRAM-SHA-256"
+    cluster.password, cluster.mechanism = "of-later", "SCRAM-SHA-256"
     await _set_password(cluster, "SCRAM-SHA-256")
     await rolling.brokers("the new password, by SCRAM-SHA-256")
-    cluster.write_login()
     await rolling.controllers("the new password, by SCRAM-SHA-256")
     await _set_password(cluster, "SCRAM-SHA-512")
     await rolling.until_whole("the old password is gone")

@@ -118,7 +118,7 @@ class RollingCluster(KafkaCluster):
         super().__init__(folder, zookeeper)
         self._folder_of_all = folder
         self.issuer = Issuer(folder / "first authority")
-        self.password = "the first password"
+        self.password = "of-the-beginning"
         self.mechanism = "SCRAM-SHA-512"
         self.listeners: dict[str, str] = {"INTERNAL": "PLAINTEXT", CLIENTS: "PLAINTEXT"}
         self.own_listeners = dict(self.listeners)
@@ -133,19 +133,13 @@ class RollingCluster(KafkaCluster):
             **known_to_klamm(of_zookeeper),
         }
         self.keystore, self.truststore = folder / "keystore.pem", folder / "truststore.pem"
-        self._jaas = folder / "jaas.conf"
         self._ports: dict[tuple[str, int], int] = {}
         self.use(self.issuer, [self.issuer])
-        self.write_login()
 
     def use(self, issuer: Issuer, trusted: list[Issuer]) -> None:
         """Replace the files of certificates: those of brokers count from their next start."""
         write_secret(self.keystore, issuer.issue("node").read_bytes())
         write_secret(self.truststore, b"".join(one.authority.read_bytes() for one in trusted))
-
-    def write_login(self) -> None:
-        """Replace the file by which controllers authenticate themselves."""
-        write_secret(self._jaas, f"KafkaServer {{ {self._login_module()} }};".encode())
 
     def _login_module(self) -> str:
         own = f'username="{USER}" password="{self.password}"'
@@ -192,7 +186,9 @@ class RollingCluster(KafkaCluster):
             **self._security(self.own_listeners),
         }
         if self._secured(self.own_listeners):
-            settings["java.security.auth.login.config"] = str(self._jaas)
+            login = self._folder_of_all / f"jaas-{id_}.conf"
+            write_secret(login, f"KafkaServer {{ {self._login_module()} }};".encode())
+            settings["java.security.auth.login.config"] = str(login)
         fields = {"id": id_, "zookeeper": self.zookeeper, "listen": listen, "control_listen": control}
         fields["data"] = str(self._folder_of_all / f"controller-{id_}")
         lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
