@@ -26,12 +26,13 @@ from launcher.demo.kafka_load import KafkaLoad
 from tests.kafka.clusters import KafkaCluster
 from tests.kafka.tools import tool_command
 from tests.processes.certificates import Issuer, write_secret
+from tests.processes.local_clusters import eventually
 
 BROKERS: Final = (1, 2, 3)
 CONTROLLERS: Final = (901, 902)
 TOPIC, PARTITIONS = "orders", 6
 CLIENTS: Final = "CLIENTS"
-WHOLE_S: Final = 180
+WHOLE_S: Final = 300
 USER: Final = "broker"
 MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _SASL: Final = "SASL_SSL"
@@ -90,7 +91,7 @@ class Admin:
             await asyncio.sleep(_PROBE_S)
 
     async def _ask(self, address: str, name: str) -> None:
-        wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=3)
+        wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         request = CreateTopicsRequest(topics=(wanted,), timeout_ms=10_000, validate_only=True)
         try:
             connection = await connect(address)
@@ -125,11 +126,12 @@ class RollingCluster(KafkaCluster):
         self.inter_broker = self.own_inter_broker = "INTERNAL"
         self.of_brokers: dict[str, Any] = {"inter.broker.protocol.version": "2.8", "min.insync.replicas": 2}
         self.of_brokers |= {"default.replication.factor": 3, "offsets.topic.replication.factor": 3, **of_zookeeper}
+        self.of_brokers |= {"zookeeper.session.timeout.ms": 18_000, "zookeeper.connection.timeout.ms": 120_000}
         self.of_controllers: dict[str, Any] = {
             "inter.broker.protocol.version": "2.8",
             "klamm.takeover": "atomic",
             "default.replication.factor": 3,
-            "zookeeper.session.timeout.ms": 6000,
+            "zookeeper.session.timeout.ms": 18_000,
             **known_to_klamm(of_zookeeper),
         }
         self.keystore, self.truststore = folder / "keystore.pem", folder / "truststore.pem"
@@ -155,6 +157,8 @@ class RollingCluster(KafkaCluster):
         for id_ in BROKERS:
             self.brokers[id_] = self.address(CLIENTS, id_)
             self.start_one(id_)
+            # One after the other: a broker that starts takes all that a small machine has.
+            eventually(lambda id_=id_: STARTED in self.log(f"kafka-{id_}"), f"broker {id_} serves")
         for id_ in CONTROLLERS:
             self.start_controller(id_)
 
