@@ -40,6 +40,7 @@ _PROBE_S: Final = 0.5
 _NOT_NOW: Final = {ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
 
 
+_CONTROLLER_STARTED: Final = '"event": "Controller started"'
 _OF_JAVA: Final = ("zookeeper.clientCnxnSocket", "zookeeper.ssl.protocol")
 
 
@@ -261,19 +262,26 @@ class Rolling:
         return self.cluster.log(name).count(STARTED) > before
 
     async def controllers(self, what: str) -> None:
-        """Restart the standby, then the active controller."""
+        """Restart the standby, then the active controller, each when the one before has started."""
         active = next(iter(await self.known_controllers()))
         for id_ in sorted(CONTROLLERS, key=lambda id_: id_ == active):
-            await asyncio.to_thread(self.cluster.stop, f"controller-{id_}")
+            name = f"controller-{id_}"
+            before = self.cluster.log(name).count(_CONTROLLER_STARTED)
+            await asyncio.to_thread(self.cluster.stop, name)
             self.cluster.start_controller(id_)
-            await until(self._is_standing, f"a controller of klamm is active: {what}")
+            await until(lambda n=name, b=before: self._has_started(n, b), f"{name} has started: {what}")
+            if id_ == active:
+                await until(lambda: self._obeys_another(active), f"brokers know another controller: {what}")
             await self.until_whole(what)
             self.note(f"controller {id_}", what)
 
-    async def _is_standing(self) -> bool:
-        return all(self.cluster.is_running(f"controller-{id_}") for id_ in CONTROLLERS) and bool(
-            await self.known_controllers()
-        )
+    async def _has_started(self, name: str, before: int) -> bool:
+        assert self.cluster.is_running(name), self.cluster.log(name)[-3000:]
+        return self.cluster.log(name).count(_CONTROLLER_STARTED) > before
+
+    async def _obeys_another(self, former: int) -> bool:
+        known = await self.known_controllers()
+        return bool(known) and former not in known
 
     async def until_whole(self, what: str) -> None:
         """Wait until every broker knows the same controller of klamm, and all replicas are in sync."""
