@@ -29,7 +29,8 @@ def test_it_is_adopted_and_left_and_its_user_has_the_rights_that_she_is_given(tm
         klamm(folder, "topics", "create", "orders", "--partitions", "1", "--replication-factor", "2")
         refused = _as_alice(cluster, "topics", "--describe", "--topic", "orders")
         assert "does not exist" in refused.stdout + refused.stderr
-        klamm(folder, "acls", "add", "--topic", "orders", "--allow-principal", "User:alice", "--operation", "Read")
+        rights = ("--operation", "Read", "--operation", "DescribeConfigs")
+        klamm(folder, "acls", "add", "--topic", "orders", "--allow-principal", "User:alice", *rights)
         seen = _as_alice(cluster, "topics", "--describe", "--topic", "orders")
         assert "PartitionCount: 1" in seen.stdout, seen.stdout + seen.stderr
         checked = json.loads(klamm(folder, "doctor", "-o", "json").stdout)
