@@ -35,6 +35,8 @@ from cluster.sasl.clients import ReadCredentials
 from cluster.tls.settings import TlsSettings
 
 if TYPE_CHECKING:
+    import ssl
+
     from admin.kafka_brokers import KafkaBrokers
     from cluster.rpc.transport_security import ChannelSecurity
     from cluster.tls.live import LiveMaterial
@@ -81,7 +83,7 @@ class ClusterConnection:
         from cluster.rpc.client import RpcClient  # noqa: PLC0415 - gRPC loads slowly; the help of a command needs none.
 
         assert bootstrap, "a client needs an address to start from"
-        self._material = None if tls is None else _material(tls)
+        self._tls, self._material = tls, None if tls is None else _material(tls)
         self._refreshing: asyncio.Task[None] | None = None
         self.rpc = RpcClient(
             connect_timeout_ms=_CONNECT_TIMEOUT_MS,
@@ -153,8 +155,15 @@ class ClusterConnection:
         from admin.kafka_brokers import speaks_kafka  # noqa: PLC0415 - as below.
 
         if address not in self._found_to_speak_kafka:
-            self._found_to_speak_kafka[address] = await speaks_kafka(address)
+            self._found_to_speak_kafka[address] = await speaks_kafka(address, self._context())
         return self._found_to_speak_kafka[address]
+
+    def _context(self) -> "ssl.SSLContext | None":
+        if self._tls is None or self._material is None:
+            return None
+        from cluster.tls.contexts import client_context  # noqa: PLC0415 - cryptography loads slowly.
+
+        return client_context(self._tls, self._material.current)
 
     def _learn_kafka_brokers(self, brokers: Sequence[DescribedBroker]) -> None:
         from admin.kafka_brokers import KafkaBrokers  # noqa: PLC0415 - most clusters need no codec of Kafka's protocol.

@@ -1,9 +1,10 @@
 """Asks brokers of Apache Kafka by Kafka's protocol, over one connection for each, opened when it is first needed.
 
-It uses PLAINTEXT listeners only: klamm's commands have no credentials for others.
+Commands use PLAINTEXT listeners only: they have no credentials for others.
 """
 
 import asyncio
+import ssl
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -29,14 +30,18 @@ _PLAINTEXT: Final = "PLAINTEXT"
 _Answer = TypeVar("_Answer", bound=Message)
 
 
-async def speaks_kafka(address: str) -> bool:
-    """Whether a PLAINTEXT listener of Apache Kafka answers at this address, HOST:PORT."""
-    try:
-        opened = await _open(_endpoint(address), _CONNECT_TIMEOUT_S)
-    except PeerUnreachableError:
-        return False
-    opened.connection.close()
-    return True
+async def speaks_kafka(address: str, tls: ssl.SSLContext | None = None) -> bool:
+    """Whether a listener of Apache Kafka answers at this address, HOST:PORT: one without TLS, or with `tls` one under
+    it.
+    """
+    for context in (None,) if tls is None else (tls, None):
+        try:
+            opened = await _open(_endpoint(address), _CONNECT_TIMEOUT_S, context)
+        except PeerUnreachableError:
+            continue
+        opened.connection.close()
+        return True
+    return False
 
 
 class _Opened(NamedTuple):
@@ -130,9 +135,9 @@ def _described(found: DescribeLogDirsResult) -> DescribedLogDir:
     return DescribedLogDir(code, found.log_dir, topics, found.total_bytes, found.usable_bytes)
 
 
-async def _open(endpoint: Endpoint, timeout_s: float) -> _Opened:
+async def _open(endpoint: Endpoint, timeout_s: float, tls: ssl.SSLContext | None = None) -> _Opened:
     connection = await KafkaConnection.open(
-        endpoint, client_id=_CLIENT_ID, timeout_s=min(timeout_s, _CONNECT_TIMEOUT_S)
+        endpoint, client_id=_CLIENT_ID, timeout_s=min(timeout_s, _CONNECT_TIMEOUT_S), tls=tls
     )
     try:
         answer = await connection.call(ApiVersionsRequest(), 0, ApiVersionsResponse, timeout_s=timeout_s)

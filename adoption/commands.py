@@ -12,7 +12,7 @@ from admin.cli.output import examples, say, write
 from adoption.broker_survey import ask_all
 from adoption.command_config import CommandConfig, read_command_config
 from adoption.execution import AdoptionOutcome, Execution
-from adoption.findings import SCRAPE_JOB, Findings, examine
+from adoption.findings import Findings, examine
 from adoption.handover import Handover, Handovers, why_not_complete
 from adoption.refusals import releases_of
 from adoption.survey import Survey, SurveyedBroker
@@ -23,6 +23,7 @@ from cluster.config.config import check_zookeeper
 from cluster.model.errors import ClusterError
 from cluster.model.exit_codes import ExitCode
 from cluster.model.takeover import AdoptedMode
+from cluster.process.local_cluster import owner_properties_of, read_cluster_state
 from cluster.tls.live import LiveMaterial
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import ZooKeeper
@@ -37,20 +38,30 @@ _EXIT_CODES: Final = "0 done; 1 refused, failed or timed out; 2 wrong usage; 3 a
 app = typer.Typer()
 
 
-def _address(text: str) -> str:
+def _address(text: str | None) -> str | None:
     try:
-        return check_zookeeper(text)
+        return None if text is None else check_zookeeper(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r}: {error}") from error
 
 
 ZooKeeperOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--zookeeper",
         metavar="HOST:PORT[,…][/CHROOT]",
         callback=_address,
         help="ZooKeeper of the Kafka cluster.",
+        show_default=False,
+    ),
+]
+LocalDataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="FOLDER",
+        help="Instead of --zookeeper: the data folder of a cluster that 'klamm up --kafka' started.",
+        show_default=False,
     ),
 ]
 CommandConfigOption = Annotated[
@@ -78,12 +89,14 @@ TimeoutOption = Annotated[
     epilog=examples(
         "klamm adopt --zookeeper zk1:2181,zk2:2181/kafka",
         "klamm adopt --zookeeper zk1:2181 --execute --mode persistent",
+        "klamm adopt --data .klamm --execute   (a cluster of 'klamm up --kafka --config klamm.takeover=never')",
         exit_codes=_EXIT_CODES,
     )
 )
 def adopt(
     *,
-    zookeeper: ZooKeeperOption,
+    zookeeper: ZooKeeperOption = None,
+    data: LocalDataOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look only; the default.")] = False,
     execute: Annotated[
         bool, typer.Option("--execute", help="Adopt it; if not every broker obeys, give it back.")
@@ -106,7 +119,8 @@ def adopt(
     """
     if dry_run and execute:
         raise typer.BadParameter("--dry-run and --execute exclude each other")
-    config, wanted = read_command_config(command_config), None if mode is None else _mode(mode)
+    zookeeper, config = _cluster(zookeeper, data, command_config)
+    wanted = None if mode is None else _mode(mode)
     survey = run(_with_zookeeper(zookeeper, config, lambda client: _survey(client, config)))
     chosen = wanted or ("atomic" if survey.adoption is None else survey.adoption.mode)
     findings = examine(survey, zookeeper, chosen)
@@ -129,6 +143,21 @@ def adopt(
         raise typer.Exit(ExitCode.REFUSED)
     if not outcome.is_adopted:
         raise typer.Exit(ExitCode.REFUSED)
+
+
+def _cluster(zookeeper: str | None, data: Path | None, command_config: Path | None) -> tuple[str, CommandConfig]:
+    """Find the cluster's ZooKeeper, and how it and the brokers are reached. Raises BadParameter, ConfigError,
+    StartupError.
+    """
+    if (zookeeper is None) is (data is None):
+        raise typer.BadParameter("give --zookeeper, or --data for a cluster that 'klamm up --kafka' started")
+    if data is None:
+        assert zookeeper is not None, "one of the two"
+        return zookeeper, read_command_config(command_config)
+    state = read_cluster_state(data)
+    if not state.kafka:
+        raise typer.BadParameter(f"--data {data}: its brokers are klamm's own: there is nothing to adopt or to leave")
+    return state.zookeeper, read_command_config(command_config or owner_properties_of(data, state))
 
 
 def _execute(zookeeper: str, config: CommandConfig, execution: Execution) -> AdoptionOutcome:
@@ -160,11 +189,16 @@ def _give_back(zookeeper: str, config: CommandConfig, execution: Execution) -> N
 
 
 @app.command(
-    epilog=examples("klamm leave --zookeeper zk1:2181,zk2:2181/kafka", "klamm leave --zookeeper zk1:2181 --keep")
+    epilog=examples(
+        "klamm leave --zookeeper zk1:2181,zk2:2181/kafka",
+        "klamm leave --zookeeper zk1:2181 --keep",
+        "klamm leave --data .klamm   (a cluster of 'klamm up --kafka')",
+    )
 )
 def leave(
     *,
-    zookeeper: ZooKeeperOption,
+    zookeeper: ZooKeeperOption = None,
+    data: LocalDataOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep /klamm and /controllers, for audits.")] = False,
     command_config: CommandConfigOption = None,
     timeout: TimeoutOption = 120,
@@ -173,7 +207,7 @@ def leave(
 
     Once no controller of klamm runs, what klamm has in ZooKeeper is deleted.
     """
-    config = read_command_config(command_config)
+    zookeeper, config = _cluster(zookeeper, data, command_config)
     ended = run(
         _with_zookeeper(
             zookeeper, config, lambda client: Handovers(client, config.brokers, timeout, say).leave(keeps=keep)
@@ -244,7 +278,7 @@ def _show(survey: Survey, findings: Findings, form: Format, ended: Handover | No
         "notes": findings.notes,
         "changes": findings.changes,
         "commands": findings.commands,
-        "scrape_job": SCRAPE_JOB,
+        "scrape_job": findings.scrape_job,
         "took_over": None if ended is None else {"controller": ended.controller, "obeyed_by": dict(ended.obeyed)},
     }
     write(document, form, _COLUMNS, ())
@@ -280,7 +314,7 @@ def _print(survey: Survey, findings: Findings) -> None:
     if not survey.candidates:
         typer.echo("\nControllers to start, each on a machine of its own (HOST: where brokers and clients reach it):\n")
         typer.echo("\n\n".join(findings.commands))
-    typer.echo(f"\nFor Prometheus:\n\n{SCRAPE_JOB}\n")
+    typer.echo(f"\nFor Prometheus:\n\n{findings.scrape_job}\n")
 
 
 def _print_list(title: str, items: tuple[str, ...]) -> None:

@@ -26,11 +26,14 @@ from cluster.security.acls import ACL_AUTHORIZER
 from cluster.security.kerberos_names import SETTING as KERBEROS_RULES
 
 _FIRST_ID: Final = 901
+_CONTROLLERS: Final = 2
+AUTHORITIES: Final = "AUTHORITIES.pem"
 _FIRST_BEYOND_GENERATED: Final = 2_000_000_901
 """Where brokers draw their ids from a sequence that begins below the usual ids of candidates."""
 _GENERATED_ABOVE: Final = 1000
 _GRPC_PORT, _METRICS_PORT, _KAFKA_PORT = 9701, 7701, 19092
-_GRPC_WITH_TLS: Final = ("GRPC:SSL", "GRPC_CONTROL:SSL", "METRICS:PLAINTEXT")
+_GRPC_LISTENERS: Final = ("GRPC", "GRPC_CONTROL")
+_METRICS: Final = "METRICS"
 ENABLED_MECHANISMS: Final = "sasl.enabled.mechanisms"
 SUPER_USERS: Final = "SUPER-USERS"
 ALLOW_UNLISTED_VALUE: Final = "AS-AT-BROKERS"
@@ -47,7 +50,7 @@ def controller_commands(survey: Survey, wanted: Wanted, zookeeper: str) -> Itera
     """Yield the commands of two controllers, each for another machine. `zookeeper`: the connect string."""
     taken = {int(broker.id) for broker in survey.brokers} | {int(broker) for broker in survey.absent}
     first = first_id(survey)
-    ids = [number for number in range(first, first + len(taken) + 2) if number not in taken][:2]
+    ids = [number for number in range(first, first + len(taken) + _CONTROLLERS) if number not in taken][:_CONTROLLERS]
     # Whoever reaches the gRPC listener may do everything, unless it has certificates: brokers that ask for some, or
     # authorise, must not be open by it.
     is_open = not wanted.guards_grpc and (wanted.authenticates or wanted.authorizer is not AuthorizerKind.NONE)
@@ -62,6 +65,16 @@ def controller_commands(survey: Survey, wanted: Wanted, zookeeper: str) -> Itera
             *(f"--override {_quoted(f'{key}={value}')}" for key, value in _settings(survey, wanted, position)),
         ]
         yield " \\\n  ".join(("klamm controller", *options))
+
+
+def scrape_job(wanted: Wanted) -> str:
+    """Write the job for Prometheus that reads the metrics of these controllers."""
+    targets = ", ".join(f"HOST:{_METRICS_PORT + position}" for position in range(_CONTROLLERS))
+    lines = ["- job_name: klamm-controller"]
+    if wanted.secures_metrics:
+        lines += ["  scheme: https", "  tls_config:", f"    ca_file: {AUTHORITIES}"]
+    lines += ["  static_configs:", f"    - targets: [{targets}]  # --metrics-listen of the controllers"]
+    return "\n".join(lines)
 
 
 def _quoted(setting: str) -> str:
@@ -104,7 +117,7 @@ def _settings(survey: Survey, wanted: Wanted, position: int) -> Iterator[tuple[s
     if wanted.zookeeper_tls:
         yield "zookeeper.ssl.client.enable", "true"
         yield "zookeeper.ssl.keystore.location", "KEY-AND-CERTIFICATE.pem"
-        yield "zookeeper.ssl.truststore.location", "AUTHORITIES.pem"
+        yield "zookeeper.ssl.truststore.location", AUTHORITIES
     by_password = not wanted.zookeeper_tls and (survey.has_credentials or "zookeeper.set.acl" in wanted.settings)
     if by_password or any(listener.mechanisms for listener in wanted.served):
         yield "java.security.auth.login.config", "JAAS.conf"
@@ -159,19 +172,25 @@ def _listeners(wanted: Wanted, first_port: int) -> Iterator[tuple[str, str]]:
 
 def needs_protocol_map(wanted: Wanted) -> bool:
     """Whether the names of listeners do not say it all."""
-    return wanted.guards_grpc or any(one.name != one.security_protocol for one in wanted.served)
+    names_say_all = all(one.name == one.security_protocol for one in wanted.served)
+    return wanted.guards_grpc or wanted.secures_metrics or not names_say_all
 
 
 def protocol_map(wanted: Wanted) -> str:
     """Write the listeners as `listener.security.protocol.map` has them."""
-    of_grpc = _GRPC_WITH_TLS if wanted.guards_grpc else ()
-    return ",".join([*(f"{one.name}:{one.security_protocol}" for one in wanted.served), *of_grpc])
+    own: list[str] = []
+    if wanted.guards_grpc or wanted.secures_metrics:
+        # Where one of its own listeners has TLS, a controller wants to be told of each.
+        of_grpc = "SSL" if wanted.guards_grpc else "PLAINTEXT"
+        of_metrics = "SSL" if wanted.secures_metrics else "PLAINTEXT"
+        own = [*(f"{name}:{of_grpc}" for name in _GRPC_LISTENERS), f"{_METRICS}:{of_metrics}"]
+    return ",".join([*(f"{one.name}:{one.security_protocol}" for one in wanted.served), *own])
 
 
 def _tls(wanted: Wanted) -> Iterator[tuple[str, str]]:
     """The operator has the certificates."""
     yield "ssl.keystore.location", "KEY-AND-CERTIFICATE.pem"
-    yield "ssl.truststore.location", "AUTHORITIES.pem"
+    yield "ssl.truststore.location", AUTHORITIES
     if not wanted.identifies_hosts:
         yield "ssl.endpoint.identification.algorithm", ""
     secured = [listener for listener in wanted.served if _is_tls(listener)]
@@ -188,6 +207,9 @@ def _tls(wanted: Wanted) -> Iterator[tuple[str, str]]:
     yield from ((client_auth_key(one.name), one.client_auth) for one in of_users)
     if wanted.guards_grpc and set(demands.values()) != {"required"}:
         yield client_auth_key("GRPC"), "required"
+    if wanted.secures_metrics and len(set(demands.values()) | {"none"}) == 2:
+        # What is demanded of all would be demanded of Prometheus and of health checks.
+        yield client_auth_key(_METRICS), "none"
     if wanted.authorizer is not AuthorizerKind.NONE:
         mappings = {listener.name: listener.principal_mapping for listener in secured}
         yield from _of_each("ssl.principal.mapping.rules", mappings, DEFAULT_MAPPING)

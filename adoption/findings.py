@@ -4,12 +4,11 @@ Pure functions; each finding is a sentence for people.
 """
 
 from collections.abc import Iterator
-from typing import Final
 
 from msgspec import Struct
 
 from adoption.candidate_checks import hosts_elsewhere, why_unfit
-from adoption.controller_commands import controller_commands, generated_above
+from adoption.controller_commands import controller_commands, generated_above, scrape_job
 from adoption.refusals import refusals
 from adoption.survey import SHOWN, Survey, listed
 from adoption.wanted import ALLOW_UNLISTED, FIND_BY_REGISTRATION, AuthorizerKind, Wanted, protocol_of, wanted
@@ -18,12 +17,15 @@ from cluster.model.takeover import AdoptedMode
 
 
 class Findings(Struct, frozen=True):
-    """`refusals`: why the cluster cannot be adopted. `notes`: what it would be good to know or to end first."""
+    """`refusals`: why the cluster cannot be adopted. `notes`: what it would be good to know or to end first.
+    `scrape_job`: for Prometheus.
+    """
 
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
     changes: tuple[str, ...]
     commands: tuple[str, ...]
+    scrape_job: str
 
 
 def examine(survey: Survey, zookeeper: str, mode: AdoptedMode) -> Findings:
@@ -39,6 +41,7 @@ def examine(survey: Survey, zookeeper: str, mode: AdoptedMode) -> Findings:
         tuple(_notes(survey, needed)),
         tuple(_changes(survey, mode)),
         tuple(controller_commands(survey, needed, zookeeper)),
+        scrape_job(needed),
     )
 
 
@@ -180,9 +183,3 @@ def _changes(survey: Survey, mode: AdoptedMode) -> Iterator[str]:
             "brokers before 3.0 look for the controller under /brokers/ids when they shut down: "
             "set klamm.kafka.register.as.broker=true"
         )
-
-
-SCRAPE_JOB: Final = """\
-- job_name: klamm-controller
-  static_configs:
-    - targets: [HOST:7701, HOST:7702]  # --metrics-listen of the controllers"""

@@ -100,6 +100,12 @@ class Wanted(Struct, frozen=True):
         return self.authorizer is not AuthorizerKind.NONE and self.has_tls
 
     @property
+    def secures_metrics(self) -> bool:
+        """Whether the port for metrics needs TLS: brokers with TLS ask who their clients are."""
+        asks = self.authenticates or self.authorizer is not AuthorizerKind.NONE
+        return asks and any(listener.security_protocol in TLS_PROTOCOLS for listener in self.served)
+
+    @property
     def served(self) -> tuple[WantedListener, ...]:
         """The listeners at which controllers have to answer: all of them, unless clients are refused anyway."""
         if self.authorizer is not AuthorizerKind.OTHER:

@@ -14,6 +14,7 @@ from cluster.aio.tasks import TaskSet
 from cluster.config.broker_logins import BrokerLogins
 from cluster.config.config import NodeConfig
 from cluster.config.kafka_sasl import kafka_sasl
+from cluster.config.kafka_tls import KafkaTls
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import RequestMetrics
@@ -25,12 +26,18 @@ from cluster.rpc.authentication import Authentication
 from cluster.rpc.process_servers import channel_security
 from cluster.rpc.rights import KnownRules
 from cluster.zookeeper.port import ZooKeeper
-from cluster.zookeeper.registrations import controller_addresses, registered_brokers, registered_controllers
+from cluster.zookeeper.registrations import (
+    controller_addresses,
+    kafka_controllers,
+    registered_brokers,
+    registered_controllers,
+)
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.kafka.acl_apis import ACL_APIS
 from controller.adapters.kafka.authentication import SaslListener, announcing
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.broker_principals import BrokerPrincipals
 from controller.adapters.kafka.broker_versions import BrokerVersions
 from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.config_apis import config_apis
@@ -90,8 +97,7 @@ async def open_broker_client(
     tls = security.tls.of_kafka()
     # Filled once the ports are bound: a client may be connected before the last of them is.
     own_addresses: set[str] = set()
-    logins = BrokerLogins(config.settings)
-    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls, logins=logins)
+    live = _live_brokers(config, zookeeper, client_id, own_addresses, tls)
     threads, memory = LongRequests(), FreedMemory()
     for held in (live, threads, memory):
         cleanup.callback(held.close)
@@ -106,6 +112,7 @@ async def open_broker_client(
         ClientCertificates(live, config.settings.listener_names),
         threads,
         memory,
+        BrokerPrincipals(config.settings, lambda: tls.to_brokers.own_subject),
         rules,
         config.settings.klamm_kafka_controller_only,
         config.settings.listener_names,
@@ -122,6 +129,20 @@ async def open_broker_client(
     registers = config.settings.klamm_kafka_register_as_broker
     as_broker = replace(controller, klamm_version=version("klamm")) if registers else None
     return OpenedClient(client, as_broker, servers.endpoints)
+
+
+def _live_brokers(
+    config: NodeConfig, zookeeper: ZooKeeper, client_id: str, own_addresses: set[str], tls: KafkaTls
+) -> LiveBrokers:
+    return LiveBrokers(
+        partial(_kafka_brokers, zookeeper),
+        SystemRandom(),
+        client_id,
+        own_addresses,
+        tls,
+        logins=BrokerLogins(config.settings),
+        read_controllers=partial(kafka_controllers, zookeeper),
+    )
 
 
 def _sasl_listeners(

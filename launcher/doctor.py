@@ -167,7 +167,8 @@ def _open_znodes(file: Path, timeout_s: float) -> Diagnosis | None:
         config = load_config(file, {})
         if not config.settings.zookeeper_set_acl:
             return None
-        return checks.check_open_znodes(config.zookeeper, run(open_znodes_of(config, timeout_s)))
+        found = run(open_znodes_of(config, timeout_s))
+        return checks.check_open_znodes(config.zookeeper, found, governs_kafka=config.settings.governs_kafka)
     except ConfigError:
         # A finding of its own.
         return None

@@ -104,10 +104,13 @@ def check_zookeeper(address: str, is_serving: bool) -> Diagnosis:
     )
 
 
-def check_open_znodes(address: str, open_znodes: Sequence[str]) -> Diagnosis:
-    """Check znodes that everyone may change although `zookeeper.set.acl` is on."""
+def check_open_znodes(address: str, open_znodes: Sequence[str], *, governs_kafka: bool = False) -> Diagnosis:
+    """Check znodes that everyone may change although `zookeeper.set.acl` is on. `governs_kafka`: the brokers are of
+    Apache Kafka.
+    """
     if not open_znodes:
-        return Diagnosis("znode ACLs", Level.OK, f"{address}: every znode has an owner")
+        besides = ", apart from /consumers, which brokers of Apache Kafka leave open" if governs_kafka else ""
+        return Diagnosis("znode ACLs", Level.OK, f"{address}: every znode has an owner{besides}")
     return Diagnosis(
         "znode ACLs",
         Level.PROBLEM,

@@ -24,7 +24,7 @@ from deploy.local.kafka_jars import find_kafka_jars
 from deploy.local.kafka_settings import known_to_klamm
 from deploy.local.ports import LAST_FIRST_PORT
 from deploy.local.zookeeper_jars import find_jars
-from launcher.serving import describe_status, shortcomings, wait_until_serving
+from launcher.serving import describe_status, shortcomings, wait_until_up
 
 app = typer.Typer()
 
@@ -59,6 +59,7 @@ _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "
         "klamm up --brokers 6 --racks eu-1,eu-2,eu-3 --port 9091   (broker 1 at 9092, broker 2 at 9093, …)",
         "klamm up --secure --detach   (certificates are in .klamm/certs; commands find theirs there)",
         "klamm up --kafka 3.9.1 --controllers 2 --brokers 3   (real Kafka brokers, klamm's controllers)",
+        "klamm up --kafka 3.9.1 --secure --config klamm.takeover=never   (to try 'klamm adopt --data .klamm')",
         exit_codes="0 up, or stopped by Ctrl-C; 1 not up in time; 2 wrong usage.",
     )
 )
@@ -162,7 +163,7 @@ def _start_detached(cluster: LocalCluster, data: Path, timeout: float) -> None:
     started = time.monotonic()
     try:
         cluster.start_all()
-        wait_until_serving(cluster, timeout)
+        wait_until_up(cluster, timeout)
     except StartupError:
         if any(cluster.state_of(member.name) != "stopped" for member in cluster.state.members):
             where = "" if data == DEFAULT_DATA else f" --data {data}"
@@ -179,7 +180,7 @@ def _run_in_foreground(cluster: LocalCluster, data: Path, timeout: float) -> Non
     try:
         cluster.start_all()
         cluster.claim_supervision()
-        wait_until_serving(cluster, timeout)
+        wait_until_up(cluster, timeout)
         _announce(cluster, time.monotonic() - started, data)
         say("Ctrl-C stops it")
         _watch(cluster)
@@ -236,6 +237,9 @@ def _announce(cluster: LocalCluster, seconds: float, data: Path) -> None:
     if cluster.client_properties is not None:
         where = f"--bootstrap {cluster.bootstrap[0]} --command-config {cluster.client_properties}"
         say(f"clients elsewhere need a certificate: {where}")
+    if cluster.user_properties is not None:
+        addresses = ",".join(member.sasl_address for member in cluster.state.kafka_brokers)
+        say(f"users with passwords (SCRAM): --bootstrap-server {addresses} --command-config {cluster.user_properties}")
     say(f"logs are in {cluster.folder / 'logs'}")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec import Struct
@@ -73,21 +74,48 @@ def wait_until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClust
     return asyncio.run(until_serving(cluster, timeout_s))
 
 
+def wait_until_up(cluster: LocalCluster, timeout_s: float) -> None:
+    """Wait as `wait_until_serving` does; of controllers that are to wait for `klamm adopt`, only until all of it runs.
+    Raises StartupError.
+    """
+    if cluster.state.kafka and cluster.state.settings.get("klamm.takeover") == "never":
+        asyncio.run(_until(cluster, timeout_s, _stands_by))
+    else:
+        wait_until_serving(cluster, timeout_s)
+
+
 async def until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClusterResponse:
     """Wait as `wait_until_serving` does, on an event loop."""
+    active = (await _until(cluster, timeout_s, _serves)).active()
+    assert active is not None, "it serves"
+    return active
+
+
+async def _until(
+    cluster: LocalCluster, timeout_s: float, is_up: Callable[[LocalCluster, ClusterStatus], bool]
+) -> ClusterStatus:
     started = time.monotonic()
-    wanted = {m.id for m in cluster.members(BROKER)}
     async with AdminClient(cluster.bootstrap, tls=cluster.client_tls) as client:
         while True:
             status = await probe(cluster, client)
-            active = status.active()
-            answered = sum(answer is not None and answer.controller_id >= 0 for answer in status.answers.values())
-            if active is not None and status.registered_brokers() >= wanted and answered == len(status.answers):
-                return active
+            if is_up(cluster, status):
+                return status
             cluster.restart_exited()
             if cluster.given_up() or time.monotonic() - started > timeout_s:
                 raise StartupError(_why_not(cluster, status, time.monotonic() - started))
             await asyncio.sleep(_POLL_S)
+
+
+def _serves(cluster: LocalCluster, status: ClusterStatus) -> bool:
+    answered = sum(answer is not None and answer.controller_id >= 0 for answer in status.answers.values())
+    wanted = {m.id for m in cluster.members(BROKER)}
+    return status.active() is not None and status.registered_brokers() >= wanted and answered == len(status.answers)
+
+
+def _stands_by(cluster: LocalCluster, status: ClusterStatus) -> bool:
+    """Whether every controller answers, if only that it knows nothing, and every broker listens."""
+    answering = {name for name, answer in status.answers.items() if answer is not None} | status.refusing
+    return answering == set(status.answers) and all(cluster.listens(m.name) for m in cluster.state.kafka_brokers)
 
 
 async def describe_status(cluster: LocalCluster) -> dict[str, Any]:

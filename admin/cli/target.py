@@ -14,7 +14,7 @@ from cluster.config.client_properties import ClientSecurity, read_client_securit
 from cluster.model import bounds
 from cluster.model.errors import ConfigError, StartupError
 from cluster.process.identity import GONE, state_of
-from cluster.process.local_cluster import LocalClusterState, client_tls_of, read_cluster_state
+from cluster.process.local_cluster import CERTIFICATES, CLIENT, LocalClusterState, client_tls_of, read_cluster_state
 
 _BOOTSTRAP, _DATA, _CONTEXT = "KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT"
 _BOOTSTRAP_OPTION = "--bootstrap"
@@ -164,8 +164,12 @@ def _running_cluster(data: Path) -> LocalClusterState:
     if all(state_of(member.process) == GONE for member in state.nodes):
         where = "" if data == DEFAULT_DATA else f" --data {data}"
         if any(state_of(member.process) != GONE for member in state.kafka_brokers):
-            why = "no controller of klamm runs, and Kafka's brokers may have one of their own"
-            raise StartupError(f"{why}; start klamm's with 'klamm up --detach{where}'")
+            secured = f" --command-config {data / CERTIFICATES / CLIENT}.properties" if state.is_secured else ""
+            raise StartupError(
+                "none of the controllers that 'klamm up' started runs, and Kafka's brokers may have one of their own; "
+                f"start klamm's with 'klamm up --detach{where}', or name one that was started otherwise with "
+                f"--bootstrap HOST:PORT{secured}"
+            )
         raise StartupError(f"the cluster in {data} is stopped; start it with 'klamm up --detach{where}'")
     return state
 

@@ -14,7 +14,7 @@ from cluster.config.jaas_credentials import MODULES, credentials_in, kerberos_cr
 from cluster.config.kafka_listeners import protocols_in
 from cluster.config.sasl_keys import path_of_url
 from cluster.config.settings import Settings
-from cluster.model.broker import WITH_TLS, Endpoint
+from cluster.model.broker import WITH_SASL, WITH_TLS, Endpoint
 from cluster.model.errors import ConfigError
 from cluster.sasl.clients import TOKEN_SETTING, ClientCredentials, ReadCredentials
 from cluster.sasl.jaas import LoginModule, parse_login_module, parse_sections
@@ -47,6 +47,14 @@ class BrokerLogins:
         if own in WITH_TLS and not endpoint.has_tls:
             return partial(_refuse_to_read, endpoint, own)
         return partial(read_broker_credentials, self._settings, endpoint.listener)
+
+    def suit(self, listener: str) -> bool:
+        """Whether these credentials are for a listener: one without SASL, or with the mechanism among those that this
+        controller has there itself, as the brokers do.
+        """
+        if self._protocols.get(listener, listener) not in WITH_SASL:
+            return True
+        return self._settings.sasl_mechanism_inter_broker_protocol in self._settings.mechanisms_of(listener)
 
 
 def _refuse_to_read(endpoint: Endpoint, own: str) -> ClientCredentials:

@@ -34,3 +34,8 @@ class KafkaKeys(TlsKeys):
     `atomic`: at once, and a broker takes it back when no controller of klamm lives. `persistent`: so that no broker
     competes for it; while no controller of klamm lives, nobody elects leaders.
     """
+
+    @property
+    def governs_kafka(self) -> bool:
+        """Whether the brokers are of Apache Kafka."""
+        return self.klamm_broker_protocol == "kafka"

@@ -24,6 +24,11 @@ CERTIFICATES: Final = "certs"
 CLIENT: Final = "admin"
 """The client of a secured cluster that commands are; its file there has the suffix `.pem`."""
 
+OWNER: Final = "owner"
+"""The identity of the nodes of a secured cluster of Kafka's brokers; `klamm adopt` and `klamm leave` need it."""
+USER: Final = "alice"
+"""A user with a password of a secured cluster of Kafka's brokers."""
+
 STATE_VERSION: Final = 1
 
 
@@ -31,8 +36,9 @@ class Member(Struct):
     """Describes one process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started.
 
     `control_port` is 0 (a free one) for ZooKeeper and for members that klamm 0.2 made. `kafka_port`: where a controller
-    answers Kafka's requests, in a cluster of Kafka's brokers; of these, only `port` is there. `host`: an address of
-    this machine; in tests that cut networks, each member has one of its own.
+    answers Kafka's requests, in a cluster of Kafka's brokers; of these, only `port` is there. `sasl_port`: where either
+    answers users with passwords, if such a cluster is secured. `host`: an address of this machine; in tests that cut
+    networks, each member has one of its own.
     """
 
     role: str
@@ -44,11 +50,13 @@ class Member(Struct):
     rack: str = ""
     kafka_port: int = 0
     host: str = "127.0.0.1"
+    sasl_port: int = 0
 
     @property
     def ports(self) -> list[int]:
         """The ports at which it listens, if they are fixed."""
-        return [port for port in (self.port, self.metrics_port, self.control_port, self.kafka_port) if port]
+        every = (self.port, self.metrics_port, self.control_port, self.kafka_port, self.sasl_port)
+        return [port for port in every if port]
 
     @property
     def name(self) -> str:
@@ -62,6 +70,11 @@ class Member(Struct):
     def kafka_address(self) -> str:
         """The address where a controller answers Kafka's requests."""
         return f"{self.host}:{self.kafka_port}"
+
+    @property
+    def sasl_address(self) -> str:
+        """The address where users with passwords are answered."""
+        return f"{self.host}:{self.sasl_port}"
 
 
 class LocalClusterState(Struct):
@@ -128,3 +141,9 @@ def client_tls_of(folder: Path, state: LocalClusterState) -> TlsSettings | None:
     return TlsSettings(
         keystore_location=str(certificates / f"{CLIENT}.pem"), truststore_location=str(certificates / AUTHORITY)
     )
+
+
+def owner_properties_of(folder: Path, state: LocalClusterState) -> Path | None:
+    """The file with the identity of the nodes of a secured cluster of Kafka's brokers; None for one without."""
+    file = folder.resolve() / CERTIFICATES / f"{OWNER}.properties"
+    return file if state.is_secured and file.exists() else None

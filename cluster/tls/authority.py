@@ -116,8 +116,8 @@ class Authority:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .sign(key, hashes.SHA256())
         )
-        _write(folder / AUTHORITY_KEY, _pem(key), 0o600)
-        _write(folder / AUTHORITY, certificate.public_bytes(Encoding.PEM), 0o644)
+        write_file(folder / AUTHORITY_KEY, _pem(key), 0o600)
+        write_file(folder / AUTHORITY, certificate.public_bytes(Encoding.PEM), 0o644)
         return cls(certificate, key)
 
     def issue(self, subject: Subject, days: int) -> bytes:
@@ -157,11 +157,11 @@ def write_certificates(
         (folder if authority is None else authority).mkdir(parents=True, exist_ok=True)
         issuer = Authority.open_or_create(folder if authority is None else authority)
         if authority is not None and not (folder / AUTHORITY).exists():
-            _write(folder / AUTHORITY, (authority / AUTHORITY).read_bytes(), 0o644)
+            write_file(folder / AUTHORITY, (authority / AUTHORITY).read_bytes(), 0o644)
         for file, subject in zip(files, subjects, strict=True):
-            _write(file, issuer.issue(subject, days), 0o600)
+            write_file(file, issuer.issue(subject, days), 0o600)
             if not subject.serves:
-                _write(file.with_suffix(CLIENT_SUFFIX), client_properties(file), 0o600)
+                write_file(file.with_suffix(CLIENT_SUFFIX), client_properties(file), 0o600)
     except OSError as error:
         raise StartupError(f"{error.filename}: cannot be written: {error.strerror}") from error
     return files
@@ -234,7 +234,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _write(file: Path, content: bytes, mode: int) -> None:
+def write_file(file: Path, content: bytes, mode: int) -> None:
     """Write a file that is not there yet, with these permissions from its creation on. Raises OSError."""
     descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
     with os.fdopen(descriptor, "wb") as opened:

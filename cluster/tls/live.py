@@ -92,6 +92,12 @@ class LiveContexts:
             self._generation = generation
         return self._made
 
+    @property
+    def own_subject(self) -> str:
+        """The distinguished name in the certificate that is shown; empty without one."""
+        own = self._material.current.own
+        return "" if own is None else own.subject
+
 
 class ListenerTls(NamedTuple):
     """TLS of one port. `requires_certificates`: whether clients without a valid one are refused. `max_age_ms`: after

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from cluster.model.broker import NO_CONTROLLER, BrokerEpoch, BrokerId, ControllerId, Endpoint, RegisteredBroker
+from cluster.model.broker import NO_CONTROLLER, Broker, BrokerEpoch, BrokerId, ControllerId, Endpoint, RegisteredBroker
 from cluster.model.errors import MalformedZnodeError
 from cluster.requests.cluster import DescribedController
 from cluster.znodes.candidates import decode_profile
@@ -99,6 +99,19 @@ async def controller_addresses(zookeeper: ZooKeeper) -> frozenset[str]:
     of_kafka = [listener for profile in profiles.values() if profile is not None for listener in profile.listeners]
     named = {Endpoint(listener.host, listener.port).address for listener in of_kafka}
     return frozenset({endpoint.address for endpoints in own.values() for endpoint in endpoints} | named)
+
+
+async def kafka_controllers(zookeeper: ZooKeeper) -> list[Broker]:
+    """Read the Kafka listeners of all registered controllers, as brokers are told of them. Raises ZooKeeperError."""
+    profiles = await _registered_candidates(zookeeper, lambda id_, znode: decode_profile(id_, znode.data))
+    return [
+        Broker(
+            BrokerId(id_),
+            tuple(Endpoint(one.host, one.port, one.name, one.security_protocol) for one in profile.listeners),
+        )
+        for id_, profile in profiles.items()
+        if profile is not None
+    ]
 
 
 async def _controller_registrations(zookeeper: ZooKeeper) -> tuple[list[ControllerId], Sequence[Znode | None]]:

@@ -19,13 +19,14 @@ from typing import Any, Final
 from cluster.model.errors import StartupError
 from cluster.model.exit_codes import ExitCode
 from cluster.process import identity
-from cluster.process.identity import GONE
+from cluster.process.identity import GONE, RUNNING
 from cluster.process.local_cluster import (
     BROKER,
     CERTIFICATES,
     CLIENT,
     CONTROLLER,
     STATE_VERSION,
+    USER,
     ZOOKEEPER,
     LocalClusterState,
     Member,
@@ -117,6 +118,8 @@ class LocalCluster:
             cluster = cls(folder, _new_state(zookeeper, owns, first_port, kafka or "", is_secured=is_secured))
             if is_secured:
                 cluster._files.make_certificates()
+                if cluster.state.kafka:
+                    cluster._files.make_client_files()
         cluster._grow(CONTROLLER, controllers)
         cluster._grow(BROKER, brokers)
         for member, rack in zip(cluster.members(BROKER), itertools.cycle(racks or ("",)), strict=False):
@@ -164,12 +167,21 @@ class LocalCluster:
         return self.folder / CERTIFICATES / f"{CLIENT}{CLIENT_SUFFIX}" if self.state.is_secured else None
 
     @property
+    def user_properties(self) -> Path | None:
+        """The file of a user with a password, for Kafka's clients and tools; None if there is none."""
+        return self._files.client_file(USER)
+
+    @property
     def state_change_logs(self) -> list[Path]:
         return [self._files.state_changes(m.name) for m in self.state.members if m.role != ZOOKEEPER]
 
     def log_tail(self, name: str, lines: int = 5) -> str:
         """The end of a member's log."""
         return self._files.log_tail(name, lines)
+
+    def listens(self, name: str) -> bool:
+        """Whether a member runs, with all its ports open."""
+        return self.state_of(name) == RUNNING and not any(map(processes.is_free, self.member(name).ports))
 
     def state_of(self, name: str) -> str:
         """The state of a process: `running`, `paused` or `stopped`."""
@@ -295,11 +307,13 @@ class LocalCluster:
 
     def _secure_zookeeper(self, timeout_s: float) -> None:
         if self.state.is_secured:
-            from deploy.local.zookeeper_root import secure_roots  # noqa: PLC0415 - kazoo loads slowly.
+            from deploy.local.zookeeper_root import add_user, secure_roots  # noqa: PLC0415 - kazoo loads slowly.
 
             node = self._files.node_tls(self.members(CONTROLLER)[0])
             for member in self.members(ZOOKEEPER):
                 secure_roots(member.address, node, timeout_s)
+            if self.user_properties is not None:
+                add_user(self.state.zookeeper, node, self.user_properties, timeout_s)
 
     def _wait_for_zookeeper(self, timeout_s: float) -> None:
         for member in self.members(ZOOKEEPER):
@@ -324,7 +338,7 @@ class LocalCluster:
         taken = [port for member in self.state.members for port in member.ports]
         chosen = ports.ports_of_members(self.state.first_port, role, numbers, taken)
         for number, ports_of_it in zip(numbers, chosen, strict=True):
-            self.state.members.append(_member(role, first + number - 1, ports_of_it, bool(self.state.kafka)))
+            self.state.members.append(_member(role, first + number - 1, ports_of_it, self.state))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -371,11 +385,20 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_")}
 
 
-def _member(role: str, identifier: int, of_it: Ports, is_kafka: bool) -> Member:
-    if is_kafka and role == BROKER:
-        return Member(role, identifier, of_it.client, 0)
-    kafka_port = of_it.kafka if is_kafka else 0
-    return Member(role, identifier, of_it.client, of_it.metrics, control_port=of_it.control, kafka_port=kafka_port)
+def _member(role: str, identifier: int, of_it: Ports, state: LocalClusterState) -> Member:
+    sasl_port = of_it.sasl if state.kafka and state.is_secured else 0
+    if state.kafka and role == BROKER:
+        return Member(role, identifier, of_it.client, 0, sasl_port=sasl_port)
+    kafka_port = of_it.kafka if state.kafka else 0
+    return Member(
+        role,
+        identifier,
+        of_it.client,
+        of_it.metrics,
+        control_port=of_it.control,
+        kafka_port=kafka_port,
+        sasl_port=sasl_port,
+    )
 
 
 def _new_state(

@@ -11,11 +11,12 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from cluster.config.listener_addresses import METRICS_LISTENER
 from cluster.config.listener_security import GRPC_LISTENERS
@@ -25,20 +26,39 @@ from cluster.process.local_cluster import (
     BROKER,
     CERTIFICATES,
     CLIENT,
+    CONTROLLER,
+    OWNER,
     STATE_FILE,
+    USER,
     ZOOKEEPER,
     LocalClusterState,
     Member,
     read_cluster_state,
 )
 from cluster.security.acls import ACL_AUTHORIZER
-from cluster.tls.authority import DEFAULT_HOSTS, Subject, client, node, write_certificates, zookeeper
+from cluster.tls.authority import (
+    CLIENT_SUFFIX,
+    DEFAULT_HOSTS,
+    Subject,
+    client,
+    node,
+    write_certificates,
+    write_file,
+    zookeeper,
+)
 from cluster.tls.settings import AUTHORITY, TlsSettings
 from deploy.local.kafka_broker import KafkaBroker, prepare
 from deploy.local.kafka_jars import find_kafka_jars
-from deploy.local.kafka_settings import security_of_broker, settings_of_broker, settings_of_controller
+from deploy.local.kafka_settings import (
+    SECURED_LISTENER,
+    listeners_of_broker,
+    owner_properties,
+    security_of_broker,
+    settings_of_broker,
+    settings_of_controller,
+    user_properties,
+)
 
-_SECURED_LISTENER: Final = "SSL"
 _CERTIFICATE_DAYS: Final = 365
 TARGETS_FILE: Final = "prometheus-targets.json"
 """For `file_sd_configs` of deploy/prometheus/prometheus-local.yml."""
@@ -128,6 +148,22 @@ class ClusterFolder:
         """Make the authority of a secured cluster, and the certificate that commands show. Raises StartupError."""
         self._write_certificate(client(CLIENT))
 
+    def make_client_files(self) -> None:
+        """Make the files of a secured cluster of Kafka's brokers for the identity of its nodes, and for a user."""
+        keystore = self._certificates / f"{OWNER}.pem"
+        self._write_certificate(replace(node(CONTROLLER, 0), file=keystore.name))
+        self._write_properties(OWNER, owner_properties(keystore, self._authority))
+        self._write_properties(USER, user_properties(USER, self._authority))
+
+    def _write_properties(self, name: str, lines: Mapping[str, object]) -> None:
+        text = "".join(f"{key}={value}\n" for key, value in lines.items())
+        write_file(self._certificates / f"{name}{CLIENT_SUFFIX}", text.encode(), 0o600)
+
+    def client_file(self, name: str) -> Path | None:
+        """The file for `--command-config` of this name, if there is one."""
+        file = self._certificates / f"{name}{CLIENT_SUFFIX}"
+        return file if file.exists() else None
+
     def node_tls(self, member: Member) -> TlsSettings:
         """The certificate that a node of a secured cluster shows, and what it trusts. Raises StartupError."""
         self._make_certificate(member)
@@ -158,12 +194,14 @@ class ClusterFolder:
         """The settings of a node of a secured cluster: TLS at every port, a certificate of its own, and rights."""
         keystore, truststore = str(self._keystore(member)), str(self._authority)
         # Where brokers are of Kafka, the gRPC listeners have names of their own.
-        names = (
-            (*GRPC_LISTENERS[:2], _SECURED_LISTENER) if state.kafka else (_SECURED_LISTENER, DEFAULT_CONTROL_LISTENER)
-        )
+        names = (*GRPC_LISTENERS[:2], SECURED_LISTENER) if state.kafka else (SECURED_LISTENER, DEFAULT_CONTROL_LISTENER)
+        protocols = [
+            *(f"{name}:SSL" for name in (*names, METRICS_LISTENER)),
+            *(["SASL_SSL:SASL_SSL"] if state.kafka else []),
+        ]
         return {
-            "inter.broker.listener.name": _SECURED_LISTENER,
-            "listener.security.protocol.map": ",".join(f"{name}:SSL" for name in (*names, METRICS_LISTENER)),
+            "inter.broker.listener.name": SECURED_LISTENER,
+            "listener.security.protocol.map": ",".join(protocols),
             "ssl.keystore.location": keystore,
             "ssl.truststore.location": truststore,
             "ssl.client.auth": "required",
@@ -191,9 +229,8 @@ class ClusterFolder:
         if state.is_secured:
             self._make_certificate(member)
             keystore, truststore = self._keystore(member).resolve(), self._authority.resolve()
-            listening = {"listeners": f"{_SECURED_LISTENER}://{member.address}"}
             security = security_of_broker(str(keystore), str(truststore), self._super_users(state))
-            settings = {**listening, **security, **settings}
+            settings = {**listeners_of_broker(member), **security, **settings}
         broker = KafkaBroker(
             id=member.id,
             port=member.port,

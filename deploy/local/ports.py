@@ -8,6 +8,7 @@
 | + 200 | metrics of either |
 | + 400 | control requests to either |
 | + 600 | Kafka's requests to a controller, in a cluster of Kafka's brokers |
+| + 800 | users with passwords, at either, if such a cluster is secured |
 """
 
 import itertools
@@ -19,17 +20,20 @@ from deploy.local.processes import choose_free_ports
 
 MAX_MEMBERS: Final = 100
 """Brokers, and as many controllers."""
-_METRICS, _CONTROL, _KAFKA = 2 * MAX_MEMBERS, 4 * MAX_MEMBERS, 6 * MAX_MEMBERS
-LAST_FIRST_PORT: Final = 65_535 - _KAFKA - 2 * MAX_MEMBERS
+_METRICS, _CONTROL, _KAFKA, _SASL = (number * MAX_MEMBERS for number in (2, 4, 6, 8))
+LAST_FIRST_PORT: Final = 65_535 - _SASL - 2 * MAX_MEMBERS
 
 
 class Ports(NamedTuple):
-    """Of one member, for clients, metrics, control requests and Kafka's requests; `Member` names its own."""
+    """Of one member, for clients, metrics, control requests, Kafka's requests and users with passwords; `Member` names
+    its own.
+    """
 
     client: int
     metrics: int
     control: int
     kafka: int
+    sasl: int
 
 
 def ports_of_members(first: int, role: str, numbers: Iterable[int], taken: Iterable[int]) -> list[Ports]:
@@ -39,7 +43,8 @@ def ports_of_members(first: int, role: str, numbers: Iterable[int], taken: Itera
     """
     if first:
         base = first + (0 if role == BROKER else MAX_MEMBERS)
-        return [Ports(base + n, base + n + _METRICS, base + n + _CONTROL, base + n + _KAFKA) for n in numbers]
+        steps = (0, _METRICS, _CONTROL, _KAFKA, _SASL)
+        return [Ports(*(base + n + step for step in steps)) for n in numbers]
     wanted = len(list(numbers))
     chosen = iter(choose_free_ports(wanted * len(Ports._fields), taken))
     return [Ports(*itertools.islice(chosen, len(Ports._fields))) for _ in range(wanted)]

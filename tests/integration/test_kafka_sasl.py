@@ -14,6 +14,7 @@ from cluster.config.kafka_tls import KafkaTls
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import decode_response, encode_request
 from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.authentication import (
     SaslAuthenticateRequest,
@@ -25,7 +26,7 @@ from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest as Shu
 from cluster.kafka_wire.messages.brokers import ControlledShutdownResponse as ShutdownAnswer
 from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
 from cluster.metrics.registry import Metrics
-from cluster.model.broker import Endpoint
+from cluster.model.broker import BrokerId, Endpoint
 from cluster.model.errors import ErrorCode, PeerRefusesError
 from cluster.requests.agents import ControlledShutdownResponse
 from cluster.rpc.rights import guarded
@@ -33,11 +34,12 @@ from cluster.sasl.clients import ClientCredentials
 from cluster.security.acls import Authorizer
 from cluster.security.principals import Principal
 from cluster.tls.secret import Secret
+from controller.adapters.kafka.authorizers import Authorizers
 from tests.integration.test_kafka_broker_client import CONTROLLER
 from tests.integration.test_kafka_tls import contexts
 from tests.integration.test_user_sessions import Directory, Setup
 from tests.kafka.frames import RawClient, raw_client
-from tests.kafka.peers import kafka_listener
+from tests.kafka.peers import KafkaPeer, kafka_broker, kafka_listener
 from tests.processes.certificates import Certificates, make_certificates
 from tests.processes.scripted_servers import Scripted
 from tests.timeouts import TIMEOUT_S
@@ -335,6 +337,39 @@ async def test_what_brokers_ask_by_sasl_is_taken_only_so(made: Setup, users: Dir
         connection = await Listening(servers.endpoints[0], handler).open(lambda: credentials(made, "PLAIN"))
         assert await shut_down(connection) is ErrorCode.NONE
         connection.close()
+
+
+@pytest.mark.parametrize(("super_users", "is_taken"), [("", False), ("User:alice", True)])
+async def test_while_an_authorizer_is_switched_on_only_brokers_are_taken_for_brokers(
+    made: Setup, users: Directory, super_users: str, is_taken: bool
+) -> None:
+    """One broker has an authorizer by now, the controller none."""
+    users.set("broker", SCRAM_SHA_512="of brokers")
+    handler = Scripted(lambda _: ControlledShutdownResponse(ErrorCode.NONE, ()))
+    broker = replace(CONTROLLER, endpoints=(Endpoint("127.0.0.1", 1, "PLAINTEXT", "SASL_PLAINTEXT"),))
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    settings = {
+        "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-512",
+        "sasl_jaas_config": f'{module} required username="broker" password="of brokers";',
+        "super_users": super_users,
+    }
+    authorizers = Authorizers()
+    options = {"authorizers": authorizers, "sasl": made.sasl(), "users": users, **settings}
+    async with kafka_listener(handler, [broker], **options) as servers:
+        found = Listening(servers.endpoints[0], handler)
+        alice = await found.open(lambda: credentials(made, "SCRAM-SHA-512"))
+        own = await found.open(lambda: credentials(made, "SCRAM-SHA-512", "of brokers", "broker"))
+        assert [await shut_down(one) for one in (alice, own)] == [ErrorCode.NONE] * 2
+        peer_ = KafkaPeer({ApiKey.DESCRIBE_ACLS: lambda _: DescribeAclsResponse()})
+        async with kafka_broker(peer_) as guarded_broker:
+            endpoint = guarded_broker.endpoints[0]
+            connection = await KafkaConnection.open(endpoint, client_id="c", timeout_s=TIMEOUT_S)
+            await authorizers.ask(BrokerId(1), connection)
+            connection.close()
+        refused = ErrorCode.NONE if is_taken else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert [await shut_down(one) for one in (alice, own)] == [refused, ErrorCode.NONE]
+        for one in (alice, own):
+            one.close()
 
 
 def garbage(random: Random) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
 from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
-from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
+from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Endpoint
 from cluster.model.errors import ErrorCode, PeerRefusesError, PeerUnreachableError
@@ -129,6 +129,40 @@ async def test_what_users_ask_is_passed_on_to_brokers_without_an_authorizer(
                 assert await asked == MetadataResponse()
             connection.close()
     assert bool(behind.of(ApiKey.METADATA)) is not has_authorizer
+
+
+@pytest.mark.parametrize("own_mechanism", ["SCRAM-SHA-256", None])
+async def test_clients_at_a_listener_that_does_not_take_the_controller_learn_its_addresses(
+    made: Setup, users: Directory, own_mechanism: str | None
+) -> None:
+    """Brokers are asked where they take control requests, and name the addresses there. The listener of clients has
+    another mechanism than brokers use between them; nobody listens at the address of it.
+    """
+    inside = MetadataResponseBroker(node_id=CONTROLLER.id, host="inside", port=1)
+    behind = KafkaPeer(
+        {
+            ApiKey.METADATA: lambda _: MetadataResponse(brokers=(inside, replace(inside, node_id=77))),
+            ApiKey.DESCRIBE_ACLS: lambda _: DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED),
+        }
+    )
+    settings = {
+        "inter_broker_listener_name": "INSIDE",
+        "listener_security_protocol_map": "PLAINTEXT:SASL_PLAINTEXT,INSIDE:PLAINTEXT",
+        "sasl_mechanism_inter_broker_protocol": own_mechanism,
+        "sasl_enabled_mechanisms": "SCRAM-SHA-512",
+    }
+    async with kafka_broker(behind) as served:
+        inner = replace(served.endpoints[0], listener="INSIDE")
+        brokers = [replace(CONTROLLER, endpoints=(Endpoint("outside", 9, "PLAINTEXT", "SASL_PLAINTEXT"), inner))]
+        async with kafka_listener(
+            Scripted(lambda _: None), brokers, sasl=made.sasl(), users=users, **settings
+        ) as servers:
+            connection = await Listening(servers.endpoints[0], Scripted(lambda _: None)).open(
+                lambda: credentials(made, "SCRAM-SHA-512")
+            )
+            answer = await connection.call(MetadataRequest(topics=None), 7, MetadataResponse, timeout_s=TIMEOUT_S)
+            connection.close()
+    assert answer.brokers == (replace(inside, host="outside", port=9),)
 
 
 async def test_clients_learn_the_versions_of_the_brokers_before_they_authenticate(

@@ -1,5 +1,6 @@
 """A controller and brokers of Apache Kafka under TLS, by Kafka's settings."""
 
+import asyncio
 from collections.abc import Collection
 from pathlib import Path
 from random import Random
@@ -24,18 +25,21 @@ from cluster.kafka_wire.messages.control import UpdateMetadataResponse as Update
 from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
 from cluster.kafka_wire.messages.passed_on import CreateDelegationTokenResponse
 from cluster.model.broker import Broker, Endpoint
-from cluster.model.errors import ConfigError, ErrorCode, PeerUnreachableError
+from cluster.model.errors import ApiError, ConfigError, ErrorCode, PeerUnreachableError
 from cluster.requests.agents import ControlledShutdownResponse
 from cluster.requests.control import UpdateMetadataResponse
 from cluster.security.acls import Authorizer
+from cluster.security.principals import Principal
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.broker_principals import BrokerPrincipals
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.wire_server import KafkaServer
 from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPDATE
 from tests.kafka.handshakes import shaking_hands
 from tests.kafka.peers import LIMITS, KafkaPeer, kafka_listener, places
 from tests.processes.certificates import PASSWORD, Certificates, Issuer, make_certificates
+from tests.processes.commands import run_klamm
 from tests.processes.scripted_servers import Scripted
 from tests.timeouts import TIMEOUT_S
 
@@ -151,6 +155,21 @@ async def test_what_brokers_ask_is_taken_with_a_certificate_where_brokers_demand
     assert bool(handler.asked) is is_taken
 
 
+async def test_while_an_authorizer_is_switched_on_brokers_are_known_by_the_certificate_they_share(
+    certificates: Certificates,
+) -> None:
+    tls = contexts(certificates, ssl_client_auth="required")
+    principals = BrokerPrincipals(Settings(super_users="User:CN=admin"), lambda: tls.to_brokers.own_subject)
+    for name in ("CN=node", "CN=admin"):
+        await principals.require(Principal("User", name), "SSL", has_sasl=False)
+    with pytest.raises(ApiError, match="User:CN=app is not known as a broker.* only from User:CN=node and from super"):
+        await principals.require(Principal("User", "CN=app"), "SSL", has_sasl=False)
+    without = BrokerPrincipals(Settings(), lambda: "")
+    for has_sasl in (False, True):
+        with pytest.raises(ApiError, match="only from nobody and"):
+            await without.require(Principal("User", "CN=node"), "SSL", has_sasl=has_sasl)
+
+
 @pytest.mark.rule("D-89")
 async def test_a_broker_without_a_trusted_certificate_is_not_sent_anything(certificates: Certificates) -> None:
     tls = contexts(certificates, ssl_truststore_location=None, ssl_client_auth="none")
@@ -236,3 +255,23 @@ async def test_a_certificate_that_names_a_node_gives_no_right_at_a_kafka_listene
         assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         client.close()
     assert handler.asked == []
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+async def test_the_address_of_a_kafka_listener_is_named_as_such_at_once_by_commands_with_tls(
+    certificates: Certificates, tmp_path: Path, has_tls: bool
+) -> None:
+    """The command does not wait for its timeout: nothing that speaks another protocol will answer later."""
+    config = tmp_path / "client.properties"
+    lines = {"keystore.location": certificates.node, "truststore.location": certificates.authority}
+    config.write_text("security.protocol=SSL\n" + "".join(f"ssl.{key}={value}\n" for key, value in lines.items()))
+    tls = contexts(certificates, ssl_client_auth="required") if has_tls else None
+    async with kafka_listener(Scripted(lambda _: None), tls=tls) as servers:
+        address = servers.endpoints[0].address
+        options = ("--bootstrap", address, "--command-config", str(config), "--timeout", "60")
+        answer = await asyncio.to_thread(run_klamm, "topics", "list", *options)
+    assert answer.returncode == 1
+    assert (
+        f"{address} not answering (it speaks Kafka's protocol: name the address that a controller of" in answer.stderr
+    )
+    assert "within 60 s" not in answer.stderr

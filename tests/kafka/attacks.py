@@ -3,7 +3,7 @@
 By them a controller of klamm is compared with a broker of the same cluster that is the controller.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +16,7 @@ from cluster.kafka_wire.messages import acls, brokers, configs, coordinators, da
 from cluster.kafka_wire.messages.connections import ListGroupsRequest
 from cluster.model.broker import Endpoint
 from cluster.model.errors import PeerUnreachableError
+from cluster.sasl.clients import ReadCredentials
 from cluster.tls.contexts import client_context
 from cluster.tls.settings import TlsSettings
 
@@ -37,13 +38,17 @@ class Attack(NamedTuple):
     version: int
 
 
-def attacks(topic: str) -> Iterator[Attack]:
-    """Ask for everything, with a topic that exists and is nobody's business."""
-    new = topics.CreatableTopic(name="stolen", num_partitions=1, replication_factor=1)
+def attacks(
+    topic: str, *, broker: int = 1, new_topic: str = "stolen", missing: str = "none", grantee: str = "User:*"
+) -> Iterator[Attack]:
+    """Ask for everything, with a topic that exists and is nobody's business. `broker`: in whose name. `missing`: a
+    topic that does not exist. `grantee`: who is to get a right.
+    """
+    new = topics.CreatableTopic(name=new_topic, num_partitions=1, replication_factor=1)
     yield Attack("CreateTopics", topics.CreateTopicsRequest(topics=(new,), timeout_ms=5000), 4)
     only_checked = topics.CreateTopicsRequest(topics=(new,), timeout_ms=5000, validate_only=True)
     yield Attack("CreateTopics to be checked", only_checked, 4)
-    yield Attack("DeleteTopics", topics.DeleteTopicsRequest(topic_names=(topic, "none"), timeout_ms=5000), 3)
+    yield Attack("DeleteTopics", topics.DeleteTopicsRequest(topic_names=(topic, missing), timeout_ms=5000), 3)
     more = topics.CreatePartitionsTopic(name=topic, count=30)
     yield Attack("CreatePartitions", topics.CreatePartitionsRequest(topics=(more,), timeout_ms=5000), 1)
     elected = partitions.ElectLeadersRequestTopicPartitions(topic=topic, partitions=(0,))
@@ -58,7 +63,7 @@ def attacks(topic: str) -> Iterator[Attack]:
         resource_type=_CLUSTER_RESOURCE,
         resource_name="kafka-cluster",
         resource_pattern_type=_LITERAL,
-        principal="User:*",
+        principal=grantee,
         host="*",
         operation=_ALTER,
         permission_type=_ALLOW,
@@ -88,38 +93,44 @@ def attacks(topic: str) -> Iterator[Attack]:
     yield Attack("AlterUserScramCredentials", users, 0)
     yield Attack("Metadata", data.MetadataRequest(topics=None), 7)
     named = data.MetadataRequestTopic(name=topic)
-    yield Attack("Metadata of it", data.MetadataRequest(topics=(named, data.MetadataRequestTopic(name="none"))), 8)
+    yield Attack("Metadata of it", data.MetadataRequest(topics=(named, data.MetadataRequestTopic(name=missing))), 8)
     yield Attack("FindCoordinator", coordinators.FindCoordinatorRequest(key="group"), 2)
     yield Attack("FindCoordinator of it", coordinators.FindCoordinatorRequest(key="t", key_type=1), 2)
     yield Attack("InitProducerId", coordinators.InitProducerIdRequest(transactional_id=None), 1)
     yield Attack("ListGroups", ListGroupsRequest(), 2)
-    yield Attack("ControlledShutdown", brokers.ControlledShutdownRequest(broker_id=1, broker_epoch=-1), 3)
+    yield Attack("ControlledShutdown", brokers.ControlledShutdownRequest(broker_id=broker, broker_epoch=-1), 3)
     item = brokers.AlterPartitionRequestPartitionData(partition_index=0, leader_epoch=0, new_isr=(1,))
     isr = brokers.AlterPartitionRequestTopicData(topic_name=topic, partitions=(item,))
-    yield Attack("AlterPartition", brokers.AlterPartitionRequest(broker_id=1, broker_epoch=-1, topics=(isr,)), 0)
-    yield Attack("AllocateProducerIds", brokers.AllocateProducerIdsRequest(broker_id=1, broker_epoch=-1), 0)
+    yield Attack("AlterPartition", brokers.AlterPartitionRequest(broker_id=broker, broker_epoch=-1, topics=(isr,)), 0)
+    yield Attack("AllocateProducerIds", brokers.AllocateProducerIdsRequest(broker_id=broker, broker_epoch=-1), 0)
 
 
 class Attacker:
-    """A client with a certificate of the cluster's authority."""
+    """A client that trusts the cluster's authority, with a certificate of it or without, or with a password."""
 
-    def __init__(self, keystore: Path, truststore: Path) -> None:
-        own = TlsSettings(keystore_location=str(keystore), truststore_location=str(truststore))
-        self._tls = client_context(own)
+    def __init__(self, keystore: Path | None, truststore: Path, login: ReadCredentials | None = None) -> None:
+        own = TlsSettings(
+            keystore_location=None if keystore is None else str(keystore), truststore_location=str(truststore)
+        )
+        self._tls, self._login = client_context(own), login
 
     async def errors(self, address: str, topic: str) -> Mapping[str, str]:
         """What each attack at this address is answered with."""
-        found: dict[str, str] = {}
-        for attack in attacks(topic):
-            found[attack.name] = await self._errors(address, attack)
-        return found
+        return await self.answers(address, attacks(topic))
+
+    async def answers(self, address: str, asked: Iterable[Attack]) -> dict[str, str]:
+        """What each of these is answered with."""
+        return {attack.name: await self._errors(address, attack) for attack in asked}
 
     async def _errors(self, address: str, attack: Attack) -> str:
         host, _, port = address.rpartition(":")
-        endpoint = Endpoint(host, int(port), "SSL", "SSL")
+        protocol = "SSL" if self._login is None else "SASL_SSL"
+        endpoint = Endpoint(host, int(port), protocol, protocol)
         try:
             # One for each: a broker closes the connection of a request that it does not understand.
-            connection = await KafkaConnection.open(endpoint, client_id="attacker", timeout_s=TIMEOUT_S, tls=self._tls)
+            connection = await KafkaConnection.open(
+                endpoint, client_id="attacker", timeout_s=TIMEOUT_S, tls=self._tls, login=self._login
+            )
             try:
                 kind = api_of(type(attack.request)).response_type
                 answer = await connection.call(attack.request, attack.version, kind, timeout_s=TIMEOUT_S)

@@ -24,7 +24,6 @@ from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import RequestMetrics
 from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.model.errors import ErrorCode
-from cluster.model.listeners import ListenerNames
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
@@ -37,6 +36,7 @@ from cluster.tls.live import LiveContexts, LiveMaterial
 from cluster.tls.settings import TlsSettings
 from controller.adapters.kafka.authentication import SaslListener, announcing
 from controller.adapters.kafka.authorizers import Authorizers
+from controller.adapters.kafka.broker_principals import BrokerPrincipals
 from controller.adapters.kafka.broker_versions import BrokerVersions
 from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.config_apis import config_apis
@@ -175,11 +175,13 @@ async def kafka_listener(
         local,
         conversions,
         known,
-        ClientCertificates(live, ListenerNames()),
+        ClientCertificates(live, own.listener_names),
         threads,
         FreedMemory(),
+        BrokerPrincipals(own, lambda: "" if tls is None else tls.to_brokers.own_subject),
         rules,
         refuses_clients,
+        own.listener_names,
     )
     protocol = "PLAINTEXT" if tls is None else "SSL"
     with_sasl = {}

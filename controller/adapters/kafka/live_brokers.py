@@ -24,7 +24,8 @@ class LiveBrokers:
 
     `read` reads the registrations: a standby has heard nothing else of the brokers; it may raise ZooKeeperError.
     `own_addresses`: of this controller, which are never connected to; may grow. `tls`: for listeners that have it.
-    `logins`: this controller's own, for listeners with SASL.
+    `logins`: this controller's own, for listeners with SASL. `read_controllers` reads the Kafka listeners of all
+    controllers, which brokers name among the nodes of the cluster.
     """
 
     def __init__(
@@ -36,8 +37,9 @@ class LiveBrokers:
         tls: KafkaTls,
         *,
         logins: BrokerLogins,
+        read_controllers: Callable[[], Awaitable[Collection[Broker]]] | None = None,
     ) -> None:
-        self._read = read
+        self._read, self._read_controllers = read, read_controllers
         self._random, self._client_id = random, client_id
         self._own_addresses = own_addresses
         self._tls, self._logins = tls, logins
@@ -71,11 +73,28 @@ class LiveBrokers:
         """
         async with self._connecting:
             if self._of_controller is None or not self._of_controller.is_open:
-                found = [names.control_endpoint(broker.endpoints) for broker in await self.registered()]
-                endpoints = [e for e in found if e is not None and e.address not in self._own_addresses]
-                connect = partial(self.connect_to, shows_certificate=True)
-                self._of_controller = await self._connect_to_any(endpoints, connect, names.control)
+                self._of_controller = await self.connect_as_controller(names)
             return self._of_controller
+
+    async def connect_as_controller(self, names: ListenerNames) -> KafkaConnection:
+        """Connect to a live broker at the listener for control requests. Raises PeerUnreachableError."""
+        found = [names.control_endpoint(broker.endpoints) for broker in await self.registered()]
+        endpoints = [e for e in found if e is not None and e.address not in self._own_addresses]
+        connect = partial(self.connect_to, shows_certificate=True)
+        return await self._connect_to_any(endpoints, connect, names.control)
+
+    def takes_login_at(self, listener: str) -> bool:
+        """Whether brokers let this controller in at their listener of this name."""
+        return self._logins.suit(listener)
+
+    async def nodes_at(self, listener: str) -> dict[int, Endpoint]:
+        """Find the endpoints of this name of all nodes, brokers and controllers, by their ids. Raises
+        PeerUnreachableError.
+        """
+        nodes = list(await self.registered())
+        if self._read_controllers is not None:
+            nodes += await self._read_in_time(self._read_controllers)
+        return {int(node.id): endpoint for node in nodes if (endpoint := node.endpoint(listener)) is not None}
 
     def close(self) -> None:
         """Close the connection of the controller itself."""
@@ -121,10 +140,17 @@ class LiveBrokers:
         now = asyncio.get_running_loop().time()
         if self._read_at is None or now - self._read_at > _REMEMBERED_S:
             try:
-                async with asyncio.timeout(_READ_TIMEOUT_S):
-                    self._known = tuple(await self._read())
+                self._known = await self._read_in_time(self._read)
                 self._read_at = now
-            except (TimeoutError, ZooKeeperError) as error:
+            except PeerUnreachableError:
                 if not self._known:
-                    raise PeerUnreachableError("ZooKeeper", "the live brokers cannot be read") from error
+                    raise
         return self._known
+
+    @staticmethod
+    async def _read_in_time(read: Callable[[], Awaitable[Collection[Broker]]]) -> tuple[Broker, ...]:
+        try:
+            async with asyncio.timeout(_READ_TIMEOUT_S):
+                return tuple(await read())
+        except (TimeoutError, ZooKeeperError) as error:
+            raise PeerUnreachableError("ZooKeeper", "the live brokers cannot be read") from error

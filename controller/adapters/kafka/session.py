@@ -18,18 +18,13 @@ from cluster.aio.off_loop import THREAD, off_loop
 from cluster.aio.parking import CURRENT, parked
 from cluster.kafka_wire.apis import KafkaApi, api
 from cluster.kafka_wire.codec import decode
-from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import (
     RequestHeader,
     decode_request_header,
-    decode_response,
-    encode_request,
-    encode_response,
 )
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.data import DescribeLogDirsResponse
-from cluster.kafka_wire.schema import has_error_code
 from cluster.metrics.requests import MeasuredRequest, RequestMetrics
 from cluster.model.errors import ApiError, ClusterError, ErrorCode
 from cluster.model.listeners import ListenerNames
@@ -42,16 +37,19 @@ from cluster.rpc.callers import IdentifiedCaller
 from cluster.rpc.rights import KnownRules
 from cluster.security.acls import Authorizer, Operation
 from cluster.security.authorization import CLUSTER, CallerRights
-from controller.adapters.kafka.authorized_answers import AUTHORIZED, OF_CLUSTER, AuthorizedRequest, ClientRights
+from controller.adapters.kafka.authorized_answers import AUTHORIZED, OF_CLUSTER, ClientRights
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_apis import BROKER_APIS
+from controller.adapters.kafka.broker_principals import BrokerPrincipals
 from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.conversions import AnsweredApi
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.partition_apis import PARTITION_APIS
+from controller.adapters.kafka.responses import LARGE_ELEMENTS, encoded_response, is_large, refused_response
 from controller.adapters.kafka.served_connection import RefusedConnectionError
 from controller.adapters.kafka.topic_apis import TOPIC_APIS
+from controller.adapters.kafka.upstream import LARGE_BYTES, PASSED_ON_TIMEOUT_S, Upstream
 from controller.adapters.kafka.user_apis import USER_APIS
 from controller.adapters.kafka.versions import NEVER_PASSED_ON
 from controller.freed_memory import FreedMemory
@@ -59,22 +57,15 @@ from controller.freed_memory import FreedMemory
 _log = structlog.stdlib.get_logger()
 OF_ACTIVE_CONTROLLER: Final = (*TOPIC_APIS, *PARTITION_APIS, *BROKER_APIS, *USER_APIS)
 """What only the active controller answers."""
-_PASSED_ON_TIMEOUT_S: Final = 600.0
-"""Longer than any request waits by the defaults of Kafka's clients; a broker that dies closes the connection."""
 _ELEMENTS_MAX: Final = 100_000
 _ELEMENTS_OF_BROKERS_MAX: Final = 500_000
 """Elements of all lists of a request together. Decoding holds the event loop: 100,000 take about a second. A broker
 reports the ISRs of all partitions that it leads at once.
 """
-_LARGE_BYTES: Final = 16_384
-"""A longer request is decoded beside the event loop, and so is what follows from it."""
-_LARGE_ELEMENTS: Final = 1_000
-"""A response with more of them is encoded there."""
 _BYTES_PER_BYTE: Final = 50
 """What a byte of a long request takes in objects, until it is answered."""
 _ANONYMOUS: Final = "ANONYMOUS"
 _NO_LOG_DIRS: Final = DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-_ERROR_TEXT_MAX: Final = 4_000
 _CLIENT_ID_MAX: Final = 256
 """Of a longer one the beginning counts, as gRPC clients cannot send more."""
 _WITH_QUOTA: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
@@ -114,6 +105,7 @@ class KafkaServices(Struct, frozen=True):
     certificates: ClientCertificates
     threads: "LongRequests"
     memory: FreedMemory
+    principals: BrokerPrincipals
     rules: KnownRules | None = None
     refuses_clients: bool = False
     names: ListenerNames = ListenerNames()
@@ -168,7 +160,9 @@ class KafkaSession:
         self._services = services
         self._listener, self._is_authenticated, self._has_sasl = listener, is_authenticated, has_sasl
         self._peer, self._caller = Peer.parse(peer), caller
-        self._upstream: KafkaConnection | None = None
+        # Its own identity where it judges the client itself.
+        is_own = services.rules is not None or is_authenticated or has_sasl
+        self._upstream = Upstream(services.brokers, services.names, listener, is_own=is_own)
         self._muted_until = 0.0
         """On the clock of the event loop."""
 
@@ -210,13 +204,12 @@ class KafkaSession:
             finally:
                 CURRENT.reset(token)
                 call.end()
-                if len(frame) > _LARGE_BYTES:
+                if len(frame) > LARGE_BYTES:
                     services.memory.freed(len(frame) * _BYTES_PER_BYTE)
 
     def close(self) -> None:
         """The client has gone."""
-        if self._upstream is not None:
-            self._upstream.close()
+        self._upstream.close()
 
     def _not_admitted(
         self, called: KafkaApi, header: RequestHeader, frame: bytes, start: int, error: ApiError
@@ -230,27 +223,27 @@ class KafkaSession:
         quota = _WITH_QUOTA.get(called.key)
         is_known = quota is not None and header.api_version >= quota
         refused = ApiError(error.code if is_known else ErrorCode.REQUEST_TIMED_OUT, error.message)
-        if answered is not None and called.has(header.api_version) and len(frame) <= _LARGE_BYTES:
-            message = decode(called.request_type, header.api_version, frame, start, elements_max=_LARGE_ELEMENTS)
+        if answered is not None and called.has(header.api_version) and len(frame) <= LARGE_BYTES:
+            message = decode(called.request_type, header.api_version, frame, start, elements_max=LARGE_ELEMENTS)
             if answered.concerns(message):
-                return _encoded(answered.refusal(message, refused), header, answered)
-        return _refused(called, header, refused.code)
+                return encoded_response(answered.refusal(message, refused), header, answered)
+        return refused_response(called, header, refused.code)
 
     async def _answer(
         self, called: KafkaApi, header: RequestHeader, frame: bytes, start: int, measured: MeasuredRequest
     ) -> bytes:
         services = self._services
         if called.key is ApiKey.API_VERSIONS:
-            return await services.local.api_versions(header, self._connected)
+            return await services.local.api_versions(header, self._upstream.connected)
         answered, own = services.apis.get(called.key), services.local.answer(called.key)
         if (answered is not None or own is not None) and not called.has(header.api_version):
-            return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
+            return refused_response(called, header, ErrorCode.UNSUPPORTED_VERSION)
         if services.refuses_clients and answered is None:
-            return _refused(called, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return refused_response(called, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if own is not None:
-            return _encoded(own if self._may_know(called.key) else _NO_LOG_DIRS, header)
+            return encoded_response(own if self._may_know(called.key) else _NO_LOG_DIRS, header)
         thread = services.threads.of(called.key)
-        token = THREAD.set(thread if len(frame) > _LARGE_BYTES else None)
+        token = THREAD.set(thread if len(frame) > LARGE_BYTES else None)
         try:
             if answered is not None:
                 limit = _ELEMENTS_OF_BROKERS_MAX if called.key in _OF_BROKERS else _ELEMENTS_MAX
@@ -260,9 +253,9 @@ class KafkaSession:
                 # One that answers brokers only refuses the rest of these APIs, too.
                 if services.refuses_clients or answered.concerns(message):
                     response = await self._handled(answered, header, message, measured)
-                    if _is_large(response):
+                    if is_large(response):
                         THREAD.set(thread)
-                    return await off_loop(_encoded, response, header, answered)
+                    return await off_loop(encoded_response, response, header, answered)
             return await self._passed_on(_Received(called, header, frame, start), measured)
         finally:
             THREAD.reset(token)
@@ -277,15 +270,15 @@ class KafkaSession:
                 return await self._authorized(services.rules.authorizer, received, measured)
             if self._has_sasl:
                 # No broker says who may do what; but it would know this controller instead of the client.
-                await services.authorizers.require_none(self._asked)
+                await services.authorizers.require_none(self._upstream.as_controller)
                 return await self._authorized(_ALLOWS_ALL, received, measured)
             if not self._is_authenticated:
-                return await (await self._connected()).call_raw(received.frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+                return await (await self._upstream.connected()).call_raw(received.frame, timeout_s=PASSED_ON_TIMEOUT_S)
             if received.called.key in _OF_TOKENS:
                 # A token would be this controller's: whoever has it is this controller to every broker.
-                return _refused(received.called, received.header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            connection = await services.authorizers.require_none(self._connected)
-            return await connection.call_raw(received.frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+                return refused_response(received.called, received.header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            connection = await services.authorizers.require_none(self._upstream.connected)
+            return await connection.call_raw(received.frame, timeout_s=PASSED_ON_TIMEOUT_S)
 
     async def _authorized(self, authorizer: Authorizer, received: "_Received", measured: MeasuredRequest) -> bytes:
         """The answer of a broker, as far as the client may have it; an error for what nobody judges here."""
@@ -294,32 +287,20 @@ class KafkaSession:
         authorize, whole = AUTHORIZED.get(called.key), OF_CLUSTER.get(called.key)
         if authorize is None:
             if whole is not None and rights.may(whole, CLUSTER):
-                return await (await self._connected()).call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+                return await (await self._upstream.connected()).call_raw(frame, timeout_s=PASSED_ON_TIMEOUT_S)
             self._report_denied(called, rights)
             measured.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            return _refused(called, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return refused_response(called, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if not called.has(version):
-            return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
+            return refused_response(called, header, ErrorCode.UNSUPPORTED_VERSION)
         message = await off_loop(decode, called.request_type, version, frame, start, elements_max=_ELEMENTS_MAX)
         asked = await off_loop(authorize, message, version, rights)
         answer = called.response_type()
         if asked.sent is not None:
-            answer = await self._answer_of_broker(called, asked)
+            answer = await self._upstream.answer(called, asked, self._services.threads.of(called.key))
         completed = await off_loop(asked.completed, answer)
         self._report_denied(called, rights)
-        return await off_loop(_encoded, completed, header)
-
-    async def _answer_of_broker(self, called: KafkaApi, asked: AuthorizedRequest) -> Any:
-        """The answer to what this controller asks under its own identity. A long one, as Metadata of all topics is, is
-        decoded beside the event loop, and what follows from it is done there.
-        """
-        assert asked.sent is not None, "checked before"
-        connection = await self._connected()
-        frame = await off_loop(encode_request, asked.sent, asked.version, 0, connection.client_id)
-        raw = await connection.call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
-        if len(raw) > _LARGE_BYTES:
-            THREAD.set(self._services.threads.of(called.key))
-        return (await off_loop(decode_response, called.response_type, asked.version, raw))[1]
+        return await off_loop(encoded_response, completed, header)
 
     def _report_denied(self, called: KafkaApi, rights: ClientRights) -> None:
         """Log a denial as the authorizer does, and what nobody can judge here."""
@@ -369,20 +350,21 @@ class KafkaSession:
     async def _require_no_other(self, key: ApiKey) -> None:
         """Raise ApiError unless brokers have neither an authorizer, nor certificates for what they ask."""
         if key not in _OF_BROKERS:
-            await self._services.authorizers.require_none(self._asked if self._has_sasl else self._connected)
+            await self._services.authorizers.require_none(
+                self._upstream.as_controller if self._has_sasl else self._upstream.connected
+            )
         else:
-            certificates = self._services.certificates
-            await certificates.require_as_brokers(by_certificate=self._is_authenticated, by_sasl=self._has_sasl)
+            services = self._services
+            await services.certificates.require_as_brokers(
+                by_certificate=self._is_authenticated, by_sasl=self._has_sasl
+            )
+            if services.authorizers.guarded and (self._has_sasl or self._is_authenticated):
+                principal = self._caller.identity.principal
+                await services.principals.require(principal, self._listener, has_sasl=self._has_sasl)
 
     @property
     def _is_anonymous(self) -> bool:
         return self._caller.certificate is None and not self._has_sasl
-
-    async def _asked(self) -> KafkaConnection:
-        """The connection over which a broker says whether it has an authorizer: it knows the client by its password
-        only, which this controller does not have.
-        """
-        return await self._services.brokers.connected_as_controller(self._services.names)
 
     def _may_know(self, key: ApiKey) -> bool:
         """Whether the client may see what this controller says of itself; only its directory is anybody's secret."""
@@ -390,63 +372,3 @@ class KafkaSession:
         if key is not ApiKey.DESCRIBE_LOG_DIRS or rules is None:
             return True
         return CallerRights(self._caller.identity, rules.authorizer).may(Operation.DESCRIBE, CLUSTER)
-
-    async def _connected(self) -> KafkaConnection:
-        if self._upstream is None or not self._upstream.is_open:
-            # Its own identity where it judges the client itself.
-            is_own = self._services.rules is not None or self._is_authenticated or self._has_sasl
-            self._upstream = await self._services.brokers.connect(self._listener, shows_certificate=is_own)
-        return self._upstream
-
-
-def _encoded(message: Message, header: RequestHeader, answered: AnsweredApi[Any] | None = None) -> bytes:
-    """The response, without what its version cannot say."""
-    fitted = message if answered is None else answered.fitted(message, header.api_version)
-    try:
-        return encode_response(fitted, header.api_version, header.correlation_id)
-    except ClusterError:
-        pass
-    try:
-        # What refuses a long value may quote it, and be longer than a text may be.
-        return encode_response(_shortened(fitted), header.api_version, header.correlation_id)
-    except ClusterError:
-        # Of a version that is served: the response is wrong, not the request.
-        _log.exception("A response has no encoding", message=type(message).__name__, version=header.api_version)
-        raise
-
-
-def _shortened(value: Any) -> Any:
-    """The same with the beginning only of long error messages."""
-    if isinstance(value, tuple):
-        return tuple(map(_shortened, value))
-    if not isinstance(value, Message):
-        return value
-    fields = {name: _shortened(getattr(value, name)) for name in value.__struct_fields__}
-    text = fields.get("error_message")
-    if isinstance(text, str) and len(text) > _ERROR_TEXT_MAX:
-        fields["error_message"] = f"{text[:_ERROR_TEXT_MAX]}…"
-    return type(value)(**fields)
-
-
-def _refused(called: KafkaApi, header: RequestHeader, code: ErrorCode) -> bytes:
-    """A response that says no more than the error, of the nearest version that is known. Raises RefusedConnectionError
-    if it has no place for an error of the whole request.
-    """
-    version = min(max(header.api_version, called.oldest_version), called.latest_version)
-    if not has_error_code(f"{called.name}Response", version):
-        raise RefusedConnectionError(f"{called.name} {header.api_version}: {code.name}")
-    response = called.response_type(**{"error_code": code})
-    return encode_response(response, version, header.correlation_id)
-
-
-def _is_large(message: Message) -> bool:
-    """Whether the lists of a message, or the lists in them, have many elements."""
-    elements = 0
-    for name in message.__struct_fields__:
-        value = getattr(message, name)
-        if isinstance(value, tuple):
-            elements += len(value)
-            for item in value if elements <= _LARGE_ELEMENTS else ():
-                fields = getattr(item, "__struct_fields__", ())
-                elements += sum(len(v) for f in fields if isinstance(v := getattr(item, f), tuple))
-    return elements > _LARGE_ELEMENTS

@@ -81,12 +81,15 @@ def _is_broker_id(name: str) -> bool:
     return name.isascii() and name.isdecimal() and len(name) <= len(str(INT32_MAX)) and int(name) <= INT32_MAX
 
 
-def check_broker_is_klamms(entity: ConfigEntity, controller: ControllerId) -> None:
-    """Raise ApiError for configs of brokers of Apache Kafka, which have other keys than klamm's processes."""
-    if entity.type in {"clients", "users"}:
+def check_broker_is_klamms(entity: ConfigEntity, controller: ControllerId, *, alters: bool) -> None:
+    """Raise ApiError for configs of brokers of Apache Kafka, which have other keys than klamm's processes.
+
+    Quotas are in the same znodes under the same keys, so they can be described; brokers check what is altered.
+    """
+    if alters and entity.type in {"clients", "users"}:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            "the brokers are of Apache Kafka: describe and alter quotas with kafka-configs.sh, at one of them",
+            "the brokers are of Apache Kafka: alter quotas with kafka-configs.sh, at one of them",
             field="resource_name",
             value=entity.name,
         )

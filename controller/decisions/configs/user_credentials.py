@@ -4,10 +4,8 @@ Source: Kafka ZkAdminManager.alterUserScramCredentials, ScramFormatter, ScramCre
 """
 
 import hashlib
-import hmac
-from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from cluster.model import bounds
@@ -21,6 +19,7 @@ from cluster.requests.users import (
     ScramMechanism,
 )
 from cluster.znodes.configs import ConfigEntity, entity_name
+from cluster.znodes.credentials import encode_credential
 
 _ITERATIONS_MIN, _ITERATIONS_MAX = 4096, 16_384
 _MECHANISMS: Final = frozenset(ScramMechanism)
@@ -85,14 +84,14 @@ def _check(item: ScramCredentialAlteration) -> None:
         why = f"the salt has {len(item.salt)} bytes; at most {_BYTES_MAX}"
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why, field="salt")
     # Keys are made from it alone, so that of an empty one anybody can compute them.
-    expected = _digest(item)().digest_size
+    expected = hashlib.new(_digest(item)).digest_size
     if len(item.salted_password) != expected:
         why = f"the salted password has {len(item.salted_password)} bytes; PBKDF2 gives {expected} for this mechanism"
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why, field="salted_password")
 
 
-def _digest(upsertion: ScramCredentialUpsertion) -> Callable[..., "hashlib._Hash"]:
-    return hashlib.sha256 if upsertion.mechanism == ScramMechanism.SHA_256 else hashlib.sha512
+def _digest(upsertion: ScramCredentialUpsertion) -> str:
+    return "sha256" if upsertion.mechanism == ScramMechanism.SHA_256 else "sha512"
 
 
 def with_credentials(overrides: Mapping[str, str], alterations: Iterable[ScramCredentialAlteration]) -> dict[str, str]:
@@ -113,11 +112,4 @@ def with_credentials(overrides: Mapping[str, str], alterations: Iterable[ScramCr
 
 def _credential(upsertion: ScramCredentialUpsertion) -> str:
     digest = _digest(upsertion)
-
-    def keyed(word: bytes) -> bytes:
-        return hmac.digest(upsertion.salted_password, word, digest)
-
-    stored_key = digest(keyed(b"Client Key")).digest()
-    parts = {"salt": upsertion.salt, "stored_key": stored_key, "server_key": keyed(b"Server Key")}
-    encoded = ",".join(f"{name}={b64encode(value).decode()}" for name, value in parts.items())
-    return f"{encoded},iterations={upsertion.iterations}"
+    return encode_credential(digest, upsertion.salt, upsertion.salted_password, upsertion.iterations)

@@ -88,7 +88,7 @@ def _entity(active: ActiveController, resource: AlterConfigsResource | ConfigRes
     """The entity, if there is one here. Raises ApiError."""
     entity = config_entity(resource.resource_type, resource.resource_name, active.context.topics.names)
     if active.config.governs_kafka:
-        check_broker_is_klamms(entity, active.config.id)
+        check_broker_is_klamms(entity, active.config.id, alters=isinstance(resource, AlterConfigsResource))
     return entity
 
 

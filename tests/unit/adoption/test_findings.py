@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from adoption.findings import examine
+from adoption.findings import Findings, examine
 from adoption.handover import Handover
 from adoption.refusals import releases_of
 from adoption.survey import BrokerAnswers, Survey, SurveyedBroker
@@ -210,16 +210,40 @@ def test_the_commands_have_the_listeners_and_the_tls_of_the_brokers() -> None:
     ).commands[0]
     for text in (
         "klamm.kafka.listeners=INSIDE://HOST:19092,PLAINTEXT://HOST:19093",
-        "listener.security.protocol.map=INSIDE:SSL,PLAINTEXT:PLAINTEXT",
+        "listener.security.protocol.map=INSIDE:SSL,PLAINTEXT:PLAINTEXT,GRPC:PLAINTEXT,GRPC_CONTROL:PLAINTEXT,METRICS:SSL",
         "inter.broker.listener.name=INSIDE",
         "ssl.keystore.location=KEY-AND-CERTIFICATE.pem",
         "ssl.truststore.location=AUTHORITIES.pem",
         "ssl.client.auth=required",
+        "listener.name.metrics.ssl.client.auth=none",
     ):
         assert text in command
     plain = examine(survey(broker(1, ssl_client_auth="required")), "zk:2181", "atomic").commands[0]
     assert "ssl." not in plain
     assert "listener.security" not in plain
+
+
+@pytest.mark.rule("AO-2")
+def test_metrics_are_protected_where_brokers_with_tls_ask_who_clients_are() -> None:
+    def found(**settings: str) -> Findings:
+        of_tls = broker(1, **settings)
+        endpoints = (Endpoint("h", 9092, "SSL", "SSL"),)
+        return examine(
+            survey(replace(of_tls, registered=replace(of_tls.registered, endpoints=endpoints))), "zk:2181", "atomic"
+        )
+
+    secured = found(ssl_client_auth="required", inter_broker_listener_name="SSL")
+    assert "METRICS:SSL" in secured.commands[0]
+    assert "scheme: https\n  tls_config:\n    ca_file: AUTHORITIES.pem" in secured.scrape_job
+    authorised = found(
+        inter_broker_listener_name="SSL", authorizer_class_name="kafka.security.authorizer.AclAuthorizer"
+    )
+    assert "GRPC:SSL,GRPC_CONTROL:SSL,METRICS:SSL" in authorised.commands[0]
+    assert "metrics.ssl.client.auth" not in authorised.commands[0]
+    encrypted = found(inter_broker_listener_name="SSL")
+    assert "METRICS" not in encrypted.commands[0]
+    assert "https" not in encrypted.scrape_job
+    assert "targets: [HOST:7701, HOST:7702]" in encrypted.scrape_job
 
 
 @pytest.mark.parametrize(

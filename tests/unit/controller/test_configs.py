@@ -343,12 +343,20 @@ def test_configs_of_topics_as_a_release_of_kafka_accepts_them() -> None:
 
 @pytest.mark.rule("D-90")
 def test_of_kafkas_brokers_only_the_controller_has_configs_here() -> None:
-    check_broker_is_klamms(ConfigEntity("brokers", "1001"), ControllerId(1001))
-    check_broker_is_klamms(ConfigEntity("topics", "1"), ControllerId(1001))
-    with pytest.raises(ApiError, match=r"kafka-configs\.sh"):
-        check_broker_is_klamms(ConfigEntity("brokers", "1"), ControllerId(1001))
-    with pytest.raises(ApiError, match="quotas with kafka-configs.sh"):
-        check_broker_is_klamms(ConfigEntity("clients", "app"), ControllerId(1001))
+    controller = ControllerId(1001)
+    for alters in (False, True):
+        check_broker_is_klamms(ConfigEntity("brokers", "1001"), controller, alters=alters)
+        check_broker_is_klamms(ConfigEntity("topics", "1"), controller, alters=alters)
+        with pytest.raises(ApiError, match=r"kafka-configs\.sh"):
+            check_broker_is_klamms(ConfigEntity("brokers", "1"), controller, alters=alters)
+
+
+@pytest.mark.rule("D-90")
+@pytest.mark.parametrize("entity", [ConfigEntity("clients", "app"), ConfigEntity("users", "ann")])
+def test_quotas_at_kafkas_brokers_are_described_and_not_altered(entity: ConfigEntity) -> None:
+    check_broker_is_klamms(entity, ControllerId(1001), alters=False)
+    with pytest.raises(ApiError, match=r"alter quotas with kafka-configs\.sh"):
+        check_broker_is_klamms(entity, ControllerId(1001), alters=True)
 
 
 @pytest.mark.rule("D-90")

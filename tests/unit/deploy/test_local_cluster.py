@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from adoption.command_config import read_command_config
+from cluster.config.client_properties import read_user_credentials
 from cluster.config.config import load_config
 from cluster.model.errors import StartupError
-from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
+from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, owner_properties_of
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import ClusterFolder
-from deploy.local.kafka_settings import known_to_klamm, settings_of_broker, settings_of_controller
+from deploy.local.kafka_settings import known_to_klamm, listeners_of_broker, settings_of_broker, settings_of_controller
 from deploy.local.ports import LAST_FIRST_PORT, MAX_MEMBERS, ports_of_members
 
 
@@ -158,6 +160,30 @@ def test_a_cluster_of_kafka_brokers_gives_each_program_its_settings(tmp_path: Pa
     assert cluster.bootstrap == [m.address for m in cluster.members(CONTROLLER)]
     assert (tmp_path / "kafka-bootstrap").read_text().strip().split(",") == [m.address for m in cluster.members(BROKER)]
     assert len(cluster.state_change_logs) == 4
+
+
+def test_a_secured_cluster_of_kafka_brokers_has_a_listener_for_users_and_files_for_all(tmp_path: Path) -> None:
+    cluster = LocalCluster.create_or_open(tmp_path, controllers=1, brokers=1, kafka="3.9.1", is_secured=True)
+    controller, broker = cluster.member("controller-1001"), cluster.member("broker-1")
+    assert len({*controller.ports, *broker.ports}) == len(controller.ports) + len(broker.ports) == 7
+    of_controller = settings_of_controller(cluster.state, controller)
+    users = f"SASL_SSL://127.0.0.1:{controller.sasl_port}"
+    assert of_controller["klamm.kafka.listeners"] == f"SSL://127.0.0.1:{controller.kafka_port},{users}"
+    of_broker = listeners_of_broker(broker)
+    assert of_broker["listeners"] == f"SSL://{broker.address},SASL_SSL://{broker.sasl_address}"
+    assert of_broker["inter.broker.listener.name"] == "SSL"
+    # Of a folder that a former release made.
+    broker.sasl_port = controller.sasl_port = 0
+    assert "SASL" not in str((listeners_of_broker(broker), settings_of_controller(cluster.state, controller)))
+    assert cluster.user_properties is not None
+    assert read_user_credentials(cluster.user_properties).user == "alice"
+    owner = owner_properties_of(tmp_path, cluster.state)
+    assert owner is not None
+    found = read_command_config(owner)
+    assert found.sets_acl
+    assert found.zookeeper_tls is not None
+    plain = LocalCluster.create_or_open(tmp_path / "plain", kafka="3.9.1")
+    assert owner_properties_of(tmp_path / "plain", plain.state) is plain.user_properties is None
 
 
 def test_kafka_brokers_before_3_find_the_controller_among_the_brokers(tmp_path: Path) -> None:

@@ -131,9 +131,27 @@ def test_commands_say_so_when_kafkas_brokers_run_without_klamms_controllers(tmp_
     answer = run_klamm("topics", "list", folder=tmp_path, timeout_s=TIMEOUT_S)
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr == (
-        "klamm: no controller of klamm runs, and Kafka's brokers may have one of their own; start klamm's with "
-        "'klamm up --detach'\n"
+        "klamm: none of the controllers that 'klamm up' started runs, and Kafka's brokers may have one of their own; "
+        "start klamm's with 'klamm up --detach', or name one that was started otherwise with --bootstrap HOST:PORT\n"
     )
+
+
+@pytest.mark.parametrize("command", ["adopt", "leave"])
+def test_a_cluster_on_this_machine_is_adopted_and_left_by_its_folder(command: str, tmp_path: Path) -> None:
+    LocalCluster.create_or_open(tmp_path / "own", controllers=1, brokers=1)
+    own = run_klamm(command, "--data", str(tmp_path / "own"))
+    assert (own.returncode, own.stdout) == (2, "")
+    assert "its brokers are klamm's own: there is nothing to adopt or to leave" in " ".join(
+        own.stderr.replace("│", "").split()
+    )
+    neither = run_klamm(command)
+    both = run_klamm(command, "--data", str(tmp_path), "--zookeeper", "zk:2181")
+    for answer in (neither, both):
+        assert answer.returncode == 2
+        assert "give --zookeeper, or --data for a cluster that" in " ".join(answer.stderr.replace("│", "").split())
+    nowhere = run_klamm(command, "--data", str(tmp_path / "nowhere"))
+    assert nowhere.returncode == 1
+    assert "no cluster in" in nowhere.stderr
 
 
 def test_the_status_of_a_stopped_cluster_is_shown_with_a_code_of_its_own(tmp_path: Path) -> None:

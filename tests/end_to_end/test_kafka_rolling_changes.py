@@ -1,0 +1,221 @@
+"""Security, listeners and protocol of a Kafka cluster are changed under klamm, one process after the other, under load.
+
+One cluster goes through all of it, in the order of an operator who secures an open one. No acknowledged record is lost,
+and clients see retriable errors only. `docs/kafka-brokers.md` says what is restarted first; here it is held.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
+from cluster.model.errors import ErrorCode, PeerUnreachableError
+from deploy.local.kafka_clients import create_topics
+from deploy.local.zookeeper import ServerSettings, ServerTls
+from tests.kafka.rolling_cluster import (
+    BROKERS,
+    CONTROLLERS,
+    MECHANISMS,
+    PARTITIONS,
+    TOPIC,
+    USER,
+    WHOLE_S,
+    Admin,
+    CountingLoad,
+    Rolling,
+    RollingCluster,
+    known_to_klamm,
+    until,
+)
+from tests.processes.certificates import Issuer
+from tests.processes.commands import run_klamm
+
+pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(3600)]
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> dict[str, Any]:
+    """The certificate with which brokers and controllers connect to ZooKeeper."""
+    issuer = Issuer(tmp_path / "authority of ZooKeeper")
+    own, server = issuer.issue("owner", subject="owner"), issuer.issue("server", subject="zookeeper")
+    return {"own": own, "server": server, "authority": issuer.authority}
+
+
+@pytest.fixture
+def zookeeper_with_tls(tmp_path: Path, owner: dict[str, Any]) -> Iterator[str]:
+    tls = ServerTls(owner["server"], owner["authority"])
+    with EmbeddedZooKeeper(tmp_path / "zookeeper", settings=ServerSettings(tick_time_ms=500, tls=tls)) as server:
+        yield server.address
+
+
+def of_zookeeper(owner: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "zookeeper.ssl.client.enable": True,
+        "zookeeper.ssl.protocol": "TLSv1.3",
+        "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+        "zookeeper.ssl.keystore.type": "PEM",
+        "zookeeper.ssl.keystore.location": str(owner["own"]),
+        "zookeeper.ssl.truststore.type": "PEM",
+        "zookeeper.ssl.truststore.location": str(owner["authority"]),
+    }
+
+
+async def test_an_open_cluster_is_secured_step_by_step_and_loses_nothing(
+    tmp_path: Path, zookeeper_with_tls: str, owner: dict[str, Any]
+) -> None:
+    cluster = RollingCluster(tmp_path, zookeeper_with_tls, of_zookeeper(owner))
+    try:
+        cluster.start_all()
+        load = CountingLoad([cluster.address("CLIENTS", id_) for id_ in BROKERS])
+        admin = Admin(lambda: list(cluster.controllers.values()))
+        rolling = Rolling(cluster, load, admin)
+        await until(lambda: _makes_topic(rolling), "a topic is created by klamm")
+        await rolling.until_whole("before")
+        async with load.running():
+            asking = asyncio.create_task(admin.run())
+            await _secure_brokers(rolling)
+            await _rename_listener(rolling)
+            await _replace_certificates(rolling, tmp_path)
+            await _replace_password(rolling)
+            await _raise_protocol(rolling)
+            await _switch_authorizer_on(rolling)
+            await _secure_zookeeper(rolling, tmp_path, owner)
+            asking.cancel()
+            found = await load.finish(WHOLE_S)
+    finally:
+        cluster.end()
+    print(f"\n{found}\ntopics could be created {admin.answered} times, refused: {dict(admin.errors) or 'never'}")
+    assert found.acknowledged > 0
+    assert (found.anomalies, found.unread) == ({}, 0)
+    assert (load.errors, found.failed, found.replaced) == ({}, 0, 0)
+    assert admin.errors == {}
+
+
+async def _makes_topic(rolling: Rolling) -> bool:
+    assert all(rolling.cluster.is_running(f"controller-{id_}") for id_ in CONTROLLERS)
+    active = await rolling.known_controllers()
+    if len(active) != 1:
+        return False
+    try:
+        made = await create_topics(rolling.cluster.controllers[active.pop()], {TOPIC: PARTITIONS}, len(BROKERS))
+    except PeerUnreachableError:
+        return False
+    # An attempt without an answer may have been carried out.
+    return made in ([0], [ErrorCode.TOPIC_ALREADY_EXISTS])
+
+
+async def _secure_brokers(rolling: Rolling) -> None:
+    """From PLAINTEXT to SASL_SSL between brokers."""
+    cluster = rolling.cluster
+    await _set_password(cluster, *MECHANISMS)
+    cluster.own_listeners = {**cluster.own_listeners, "SECURED": "SASL_SSL"}
+    await rolling.controllers("listener SECURED (SASL_SSL) beside INTERNAL")
+    cluster.listeners = dict(cluster.own_listeners)
+    await rolling.brokers("listener SECURED (SASL_SSL) beside INTERNAL")
+    cluster.inter_broker = "SECURED"
+    await rolling.brokers("inter.broker.listener.name=SECURED")
+    cluster.own_inter_broker = "SECURED"
+    await rolling.controllers("inter.broker.listener.name=SECURED")
+
+
+async def _rename_listener(rolling: Rolling) -> None:
+    """A listener gets another name: a second one beside it, as a name is all by which brokers look for each other.
+    INTERNAL goes in the same restarts.
+    """
+    cluster = rolling.cluster
+    cluster.own_listeners = {**cluster.own_listeners, "RENAMED": "SASL_SSL"}
+    await rolling.controllers("listener RENAMED beside SECURED")
+    cluster.listeners = {name: cluster.own_listeners[name] for name in ("SECURED", "RENAMED", "CLIENTS")}
+    await rolling.brokers("listener RENAMED beside SECURED; INTERNAL removed")
+    cluster.inter_broker = "RENAMED"
+    await rolling.brokers("inter.broker.listener.name=RENAMED")
+    cluster.own_inter_broker, cluster.own_listeners = "RENAMED", dict(cluster.listeners)
+    await rolling.controllers("inter.broker.listener.name=RENAMED; INTERNAL removed")
+
+
+async def _replace_certificates(rolling: Rolling, folder: Path) -> None:
+    """Both authorities are trusted everywhere before the first certificate of the other one is shown."""
+    cluster = rolling.cluster
+    first, second = cluster.issuer, Issuer(folder / "second authority", "second")
+    cluster.use(first, [first, second])
+    del cluster.listeners["SECURED"]
+    await rolling.brokers("both authorities trusted; listener SECURED removed")
+    cluster.use(second, [first, second])
+    await rolling.brokers("certificates of the second authority")
+    cluster.use(second, [second])
+    del cluster.own_listeners["SECURED"]
+    await rolling.controllers("first authority no longer trusted; SECURED removed")
+    await rolling.brokers("first authority no longer trusted")
+
+
+async def _replace_password(rolling: Rolling) -> None:
+    """The new password is that of the other mechanism first, so that brokers with the old one are let in as long."""
+    cluster = rolling.cluster
+    cluster.password, cluster.mechanism = "of-later", "SCRAM-SHA-256"
+    await _set_password(cluster, "SCRAM-SHA-256")
+    await rolling.brokers("the new password, by SCRAM-SHA-256")
+    await rolling.controllers("the new password, by SCRAM-SHA-256")
+    await _set_password(cluster, "SCRAM-SHA-512")
+    await rolling.until_whole("the old password is gone")
+    rolling.note("user", "the old password is gone")
+
+
+async def _raise_protocol(rolling: Rolling) -> None:
+    cluster = rolling.cluster
+    cluster.of_brokers["inter.broker.protocol.version"] = "3.9"
+    await rolling.brokers("inter.broker.protocol.version 2.8 -> 3.9")
+    cluster.of_controllers["inter.broker.protocol.version"] = "3.9"
+    await rolling.controllers("inter.broker.protocol.version 2.8 -> 3.9")
+
+
+async def _switch_authorizer_on(rolling: Rolling) -> None:
+    """Controllers first, so that at no time one of them does not know the rights that brokers know."""
+    cluster = rolling.cluster
+    rights = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": f"User:{USER}",
+        "allow.everyone.if.no.acl.found": True,
+    }
+    cluster.of_controllers |= rights
+    await rolling.controllers("authorizer, with allow.everyone.if.no.acl.found")
+    cluster.of_brokers |= rights
+    await rolling.brokers("authorizer, with allow.everyone.if.no.acl.found")
+    client = ("--add", "--allow-principal", "User:ANONYMOUS")
+    of_topics = ("--topic", "*", "--operation", "All", "--group", "*")
+    await asyncio.to_thread(cluster.tool, "acls", *client, *of_topics)
+    await asyncio.to_thread(cluster.tool, "acls", *client, "--cluster", "--operation", "All")
+    rolling.note("rights", "of the clients, by kafka-acls")
+
+
+async def _secure_zookeeper(rolling: Rolling, folder: Path, owner: dict[str, Any]) -> None:
+    """With what everyone may do without a rule, the last that is open."""
+    cluster = rolling.cluster
+    for settings in (cluster.of_brokers, cluster.of_controllers):
+        settings["zookeeper.set.acl"] = True
+        del settings["allow.everyone.if.no.acl.found"]
+    await rolling.controllers("zookeeper.set.acl; without allow.everyone.if.no.acl.found")
+    await rolling.brokers("zookeeper.set.acl; without allow.everyone.if.no.acl.found")
+    path = folder / "owner.properties"
+    given = known_to_klamm(of_zookeeper(owner))
+    path.write_text(
+        "".join(f"{key}={str(value).lower() if value is True else value}\n" for key, value in given.items())
+    )
+    migrate = ("zookeeper-security-migration", "--zookeeper.acl", "secure", "--zookeeper", cluster.zookeeper)
+    done = await asyncio.to_thread(run_klamm, *migrate, "--command-config", str(path))
+    assert done.returncode == 0, done.stderr
+    rolling.note("ZooKeeper", f"every znode has an owner: {' '.join(done.stdout.split())}")
+    await rolling.brokers("restarted on znodes that have an owner")
+    files = [str(folder / f"controller-{id_}.toml") for id_ in CONTROLLERS]
+    checked = await asyncio.to_thread(run_klamm, "doctor", "-o", "json", "--config", files[0])
+    assert "every znode has an owner" in checked.stdout, checked.stdout + checked.stderr
+
+
+async def _set_password(cluster: RollingCluster, *mechanisms: str) -> None:
+    """Of the brokers' user, by Kafka's own tool."""
+    named = ("--entity-type", "users", "--entity-name", USER)
+    for mechanism in mechanisms:
+        credential = f"{mechanism}=[password={cluster.password}]"
+        await asyncio.to_thread(cluster.tool, "configs", *named, "--alter", "--add-config", credential)
