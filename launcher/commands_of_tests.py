@@ -87,17 +87,17 @@ class _Strings(ast.NodeVisitor):
         if isinstance(node.value, str):
             self.texts.append(node.value)
             if " " in node.value:
-                self._add_words(node.value.split())
+                self._add_arguments(node.value.split())
 
-    def _add_command(self, arguments: Sequence[ast.expr]) -> None:
-        words = [each.value if isinstance(each, ast.Constant) else _UNKNOWN for each in arguments]
-        begins = next((n for n, word in enumerate(words) if word in _modules_of_commands()), len(words))
-        self._add_words([word for word in words[begins:] if isinstance(word, str)])
+    def _add_command(self, expressions: Sequence[ast.expr]) -> None:
+        arguments = [each.value if isinstance(each, ast.Constant) else _UNKNOWN for each in expressions]
+        begins = next((n for n, argument in enumerate(arguments) if argument in _modules_of_commands()), len(arguments))
+        self._add_arguments([argument for argument in arguments[begins:] if isinstance(argument, str)])
 
-    def _add_words(self, words: Sequence[str]) -> None:
-        words = [word for word in words if word not in _BEFORE]
-        if words and words[0] in _modules_of_commands():
-            self.commands.add((words[0], words[1] if len(words) > 1 else None))
+    def _add_arguments(self, arguments: Sequence[str]) -> None:
+        arguments = [argument for argument in arguments if argument not in _BEFORE]
+        if arguments and arguments[0] in _modules_of_commands():
+            self.commands.add((arguments[0], arguments[1] if len(arguments) > 1 else None))
 
 
 @cache
