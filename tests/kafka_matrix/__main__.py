@@ -43,9 +43,7 @@ def main() -> int:
     arguments.output.mkdir(parents=True, exist_ok=True)
     commit = _commit()
     done = {
-        row.cluster
-        for row in latest(read(file)).values()
-        if row.commit == commit or (row.passed and arguments.keep)
+        row.cluster for row in latest(read(file)).values() if row.commit == commit or (row.passed and arguments.keep)
     }
     failed = ran = 0
     for number, one in enumerate(chosen, start=1):
@@ -81,7 +79,9 @@ def run(cluster: Cluster, folder: Path, commit: str) -> Row:
 
 def _commit() -> str:
     """Of the working tree; what is not committed shows as a +."""
-    head = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=True)
+    head = subprocess.run(
+        ["git", "rev-parse", "--short=8", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=True
+    )
     product = ("adoption", "cluster", "controller", "admin", "launcher", "state_log")
     changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *product], cwd=_ROOT, check=False)
     return head.stdout.strip() + ("+" if changed.returncode else "")

@@ -92,7 +92,8 @@ EXCLUSIONS: Final = (
         lambda c: c.mechanism != NO_MECHANISM and not c.has_sasl and c.shape not in WITH_LISTENERS_FOR_CLIENTS,
     ),
     Exclusion(
-        "Strimzi's brokers always have certificates for one another", lambda c: c.shape == STRIMZI and c.security != MUTUAL
+        "Strimzi's brokers always have certificates for one another",
+        lambda c: c.shape == STRIMZI and c.security != MUTUAL,
     ),
     Exclusion(
         "MSK's brokers have REPLICATION, or REPLICATION_SECURE with certificates",

@@ -248,7 +248,9 @@ def stand(cluster: Cluster, folder: Path) -> Iterator[Stand]:
         write_secret(login, settings.JAAS_OF_ZOOKEEPER.encode())
     with EmbeddedZooKeeper(
         folder / "zookeeper",
-        settings=ServerSettings(tick_time_ms=500, max_session_timeout_ms=60_000, heap_mb=128, tls=tls, login_file=login),
+        settings=ServerSettings(
+            tick_time_ms=500, max_session_timeout_ms=60_000, heap_mb=128, tls=tls, login_file=login
+        ),
     ) as server:
         made = Stand(cluster, folder, server, stores)
         try:

@@ -59,7 +59,9 @@ def test_the_table_has_a_row_for_each_cluster(tmp_path: Path, chosen: list[Clust
     file = tmp_path / "results.jsonl"
     file.write_text("".join(map(Row.to_line, rows)))
     page = tmp_path / "page.md"
-    page.write_text("before\n<!-- begin matrix: python -m tests.kafka_matrix --write -->\nwhat was\n<!-- end matrix -->\nafter\n")
+    page.write_text(
+        "before\n<!-- begin matrix: python -m tests.kafka_matrix --write -->\nwhat was\n<!-- end matrix -->\nafter\n"
+    )
     write_document([first, second, third], read(file), page)
     text = page.read_text()
     assert text.startswith("before\n")

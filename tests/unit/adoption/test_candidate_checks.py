@@ -266,6 +266,25 @@ def test_where_users_authenticate_no_candidate_lets_others_in(profile: Candidate
 
 
 @pytest.mark.rule("D-116")
+def test_a_mechanism_between_brokers_is_in_the_commands_only_where_brokers_use_it() -> None:
+    """Brokers with certificates tell the default of the setting, GSSAPI, though clients log in otherwise."""
+    found = brokers(
+        sasl_mechanism_inter_broker_protocol="GSSAPI",
+        listener_name_clients_sasl_enabled_mechanisms="PLAIN",
+    )
+    clients = Endpoint("h1", 9093, "CLIENTS", SASL)
+    found = tuple(
+        replace(one, registered=replace(one.registered, endpoints=(one.registered.endpoints[0], clients)))
+        for one in found
+    )
+    (one, _) = examine(survey(brokers=found), "zk:2181", "atomic").commands
+    assert "--override sasl.enabled.mechanisms=PLAIN" in one
+    assert "sasl.mechanism.inter.broker.protocol" not in one
+    (one, _) = examine(with_sasl(), "zk:2181", "atomic").commands
+    assert "--override sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512" in one
+
+
+@pytest.mark.rule("D-116")
 def test_users_show_certificates_where_the_listener_of_brokers_demands_them() -> None:
     demand = {"listener_name_internal_ssl_client_auth": "required"}
     (refusal, lacks) = refusals(with_sasl(**demand))
