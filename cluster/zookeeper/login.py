@@ -12,6 +12,9 @@ from cluster.sasl.jaas import tokens_of, unquoted
 from cluster.tls.secret import Secret
 
 _OF_BROKERS: Final = "KafkaServer"
+_KERBEROS: Final = "Krb5LoginModule"
+_MODULE: Final = "{"
+"""Where the name of the first login module stands among the options of a section: no option has this name."""
 
 
 class Scheme(Enum):
@@ -37,6 +40,11 @@ def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
     if section not in sections:
         raise ValueError(f"has no section {section}")
     options = sections[section]
+    if (module := options.get(_MODULE, "")).endswith(_KERBEROS):
+        raise ValueError(
+            f"section {section} has {module}: klamm does not speak Kerberos to ZooKeeper; give it a DigestLoginModule "
+            "of the same rights, or a certificate by zookeeper.ssl.*"
+        )
     for option in ("username", "password"):
         if not options.get(option):
             raise ValueError(f"section {section} has no {option}")
@@ -57,6 +65,7 @@ def _sections(text: str) -> dict[str, dict[str, str]]:
     for position, token in enumerate(tokens):
         if token == "{":  # noqa: S105 - the name of a kind.
             options = sections.setdefault(tokens[position - 1], {})
+            options.setdefault(_MODULE, tokens[position + 1])
         elif token == "=":  # noqa: S105 - the name of a kind.
             options.setdefault(tokens[position - 1], unquoted(tokens[position + 1]))
     return sections

@@ -1,5 +1,7 @@
 """JAAS files as Kafka's operators have them."""
 
+import re
+
 import pytest
 
 from cluster.tls.secret import Secret
@@ -40,10 +42,15 @@ def test_another_section_may_be_meant_and_values_need_no_quotes() -> None:
         ('Client { M required username="u"; };', "section Client has no password"),
         ('Client { M required username="u" password=""; };', "section Client has no password"),
         ('Client { M required username="u" password', "section Client has no password"),
+        (
+            'Client { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true principal="kafka/h@R"; };',
+            "section Client has com.sun.security.auth.module.Krb5LoginModule: klamm does not speak Kerberos to "
+            "ZooKeeper; give it a DigestLoginModule of the same rights, or a certificate by zookeeper.ssl.*",
+        ),
     ],
 )
 def test_what_is_missing_is_named_and_nothing_of_the_file_is_shown(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=f"^{why}$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
         parse_login(text, "Client", Scheme.SASL)
 
 
