@@ -10,6 +10,7 @@ folders of those that failed beside it.
 """
 
 import argparse
+import logging
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,8 @@ _ROOT: Final = Path(__file__).parents[2]
 
 def main() -> int:
     arguments = _arguments()
+    # A producer beside brokers that are killed has much to say.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     chosen = [one for one in clusters() if arguments.only in one.name]
     if arguments.list:
         for number, one in enumerate(chosen, start=1):

@@ -132,7 +132,9 @@ class Trial:
         found = self.adopt()
         assert found["code"] == 0, found["refusals"]
         if self._has_identity:
-            self._looked_at_by_another()
+            self._looked_at_by_nobody()
+        if self._is_limited:
+            self._looked_at_by_the_app()
         self._is_unchanged(before)
         return list(found["commands"])
 
@@ -141,11 +143,22 @@ class Trial:
         """Whether anything is refused without the identity of the brokers."""
         return len(self.stand.adopts_with.read_text().splitlines()) > 1
 
-    def _looked_at_by_another(self) -> None:
+    def _looked_at_by_the_app(self) -> None:
+        """Who may not do what controllers do cannot adopt, and is told which right is missing."""
+        given = settings.command_config(self.cluster, self.stand.stores, self.stand.jaas)
+        in_zookeeper = {key: value for key, value in given.items() if key.startswith(("zookeeper.", "java."))}
+        own = settings.tool_config(self.cluster, self.stand.stores, settings.APP)
+        found = self.adopt(
+            config=settings.write_properties(self.stand.folder / "app-adopts.properties", in_zookeeper | own)
+        )
+        assert found["code"] == 3, found
+        assert any("ClusterAction" in why or "DescribeConfigs" in why for why in found["refusals"]), found["refusals"]
+
+    def _looked_at_by_nobody(self) -> None:
         """Without the brokers' identity adoption is refused, with what is missing and where."""
         lines = self.stand.adopts_with.read_text().splitlines()
         kept = [line for line in lines if line.startswith("zookeeper.ssl.")] if self.cluster.zookeeper_tls else []
-        path = settings.write_properties(self.stand.folder / "nobody.properties", {})
+        path = self.stand.folder / "nobody.properties"
         path.write_text("".join(f"{line}\n" for line in kept))
         if self.cluster.zookeeper == axes.TLS and not self._needs_identity:
             return
