@@ -181,7 +181,7 @@ def _control_plane(brokers: Sequence[SurveyedBroker], names: set[str]) -> str:
 
 
 def _own_settings(brokers: Sequence[SurveyedBroker], *, uses_sasl: bool) -> dict[str, str]:
-    """What brokers authenticate themselves by; of those that do not, the default of the mechanism says nothing."""
+    """Read by what brokers authenticate themselves; of those that do not, the default of the mechanism says nothing."""
     keys = [key for key in _OF_SASL if uses_sasl or key != INTER_BROKER_MECHANISM]
     return {key: value for key in keys if (value := _first((v for b in brokers if (v := b.config(key))), ""))}
 

@@ -45,14 +45,13 @@ def main() -> int:
         return 0
     arguments.output.mkdir(parents=True, exist_ok=True)
     commit = _commit()
-    done = {
-        row.cluster for row in latest(read(file)).values() if row.commit == commit or (row.passed and arguments.keep)
-    }
-    failed = ran = 0
-    for number, one in enumerate(chosen, start=1):
-        if (one.name in done and not arguments.again) or ran == arguments.limit:
-            continue
-        ran += 1
+    found = latest(read(file))
+    done = {row.cluster for row in found.values() if row.commit == commit or (row.passed and arguments.keep)}
+    # Those that have failed come last.
+    left = [one for one in enumerate(chosen, start=1) if arguments.again or one[1].name not in done]
+    left.sort(key=lambda one: one[1].name in found)
+    failed = 0
+    for number, one in left[: arguments.limit]:
         row = run(one, arguments.output / f"{number:02}", commit)
         with file.open("a") as results:
             results.write(row.to_line())
@@ -73,7 +72,7 @@ def run(cluster: Cluster, folder: Path, commit: str) -> Row:
             trial.run()
         passed, result = True, trial.said
         shutil.rmtree(folder, ignore_errors=True)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the next cluster comes.
+    except Exception as error:
         (folder / "failure.txt").write_text(traceback.format_exc())
         passed, result = False, one_line(" ".join([*getattr(error, "__notes__", ()), str(error) or repr(error)]))
     seconds = round(time.monotonic() - began, 1)
@@ -96,7 +95,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="those whose name has this text")
     parser.add_argument("--again", action="store_true", help="also those that have a result of this commit")
     parser.add_argument("--keep", action="store_true", help="count what passed on any commit as passed")
-    parser.add_argument("--limit", type=int, default=-1, help="run so many at most")
+    parser.add_argument("--limit", type=int, help="run so many at most")
     parser.add_argument("--write", action="store_true", help="write the table of the last results, and start nothing")
     parser.add_argument("--output", type=Path, default=_ROOT / "build" / "kafka-matrix")
     return parser.parse_args()

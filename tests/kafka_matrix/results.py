@@ -43,8 +43,9 @@ def table(chosen: Sequence[Cluster], rows: Iterable[Row]) -> str:
     found = latest(rows)
     ran = [found[one.name] for one in chosen if one.name in found]
     passed, dates = sum(row.passed for row in ran), sorted({row.date for row in ran})
+    when = " to ".join(dates[:1] + dates[1:][-1:])
     lines = [
-        f"{passed} of {len(chosen)} clusters passed, {len(ran) - passed} failed; {' to '.join(dates[:1] + dates[1:][-1:])}.",
+        f"{passed} of {len(chosen)} clusters passed, {len(ran) - passed} failed; {when}.",
         "",
         "| Kafka | between brokers | mechanism | authorizer | ZooKeeper | shape | result | s |",
         "|---|---|---|---|---|---|---|---|",

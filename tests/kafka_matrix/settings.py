@@ -136,7 +136,8 @@ def server_properties(cluster: Cluster, id_: int, ports: Mapping[str, int], stor
     else:
         found["listener.security.protocol.map"] = ",".join(f"{one.name}:{one.protocol}" for one in own)
         found["inter.broker.listener.name"] = next(one.name for one in own if one.role == "brokers")
-    found |= {"control.plane.listener.name": one.name for one in own if one.role == "control"}
+    if control := [one.name for one in own if one.role == "control"]:
+        found["control.plane.listener.name"] = control[0]
     return found | _tls(cluster, id_, stores) | _sasl(cluster) | _rights(cluster) | _zookeeper(cluster, stores)
 
 

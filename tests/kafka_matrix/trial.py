@@ -5,7 +5,7 @@ die, and left; or refused, and unchanged.
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -306,6 +306,3 @@ class Trial:
 def one_line(text: str) -> str:
     """As a cell of a table has it."""
     return re.sub(r"\s+", " ", text).replace("|", "/").strip()
-
-
-assert Callable, "of conditions"
