@@ -223,6 +223,7 @@ class Stand(KafkaCluster):
         running = [self.brokers[id_] for id_ in BROKERS if self.is_running(f"kafka-{id_}")]
         options = ("--bootstrap-server", ",".join(running), "--command-config", str(self.tools_of[user]))
         command = tool_command(self.version, name, (*options, *arguments), self.folder)
+        command.insert(1, self._class_data(0))
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     def candidates_wait(self, ids: Sequence[int]) -> None:
