@@ -92,8 +92,11 @@ class Wanted(Struct, frozen=True):
 
     @property
     def guards_grpc(self) -> bool:
-        """Whether klamm's own listeners need TLS and certificates, as rights need to know who calls."""
-        return self.authorizer is not AuthorizerKind.NONE and self.has_tls
+        """Whether klamm's own listeners need TLS and certificates, as rights need to know who calls.
+
+        Where brokers know nobody, they have given their rights to ANONYMOUS, as whom klamm's commands come, too.
+        """
+        return self.authorizer is not AuthorizerKind.NONE and (self.has_tls or self.authenticates)
 
     @property
     def served(self) -> tuple[WantedListener, ...]:
@@ -133,7 +136,7 @@ def wanted(survey: Survey) -> Wanted:
         needs_certificate=any(broker.client_auth(endpoint) == "required" for broker, endpoint in control),
         authenticates=any(one.client_auth == "required" or one.mechanisms for one in listeners),
         identifies_hosts=all(
-            broker.config_of(e.listener, "ssl.endpoint.identification.algorithm") or e.security_protocol != "SSL"
+            broker.config_of(e.listener, "ssl.endpoint.identification.algorithm") or not e.has_tls
             for broker, e in control
         ),
         racks=tuple(sorted({b.registered.rack for b in survey.brokers if b.registered.rack is not None})),

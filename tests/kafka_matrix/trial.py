@@ -100,12 +100,18 @@ class Trial:
         """As an administrator's client does it, at the active controller."""
         wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=len(BROKERS))
         request = CreateTopicsRequest(topics=(wanted,), timeout_ms=30_000)
-        address = self.stand.controller_address()
-        answer = self.stand.call(address, request, 4, CreateTopicsResponse, user)
-        [result] = answer.topics
+        found: list[ErrorCode] = []
+
+        def is_answered() -> bool:
+            """Not before the controller knows of both brokers."""
+            answer = self.stand.call(self.stand.controller_address(), request, 4, CreateTopicsResponse, user)
+            found[:] = [ErrorCode(answer.topics[0].error_code)]
+            return found[0] not in {ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.NOT_CONTROLLER}
+
+        eventually(is_answered, "the controller knows the brokers")
         if not user:
-            assert result.error_code == 0, result
-        return ErrorCode(result.error_code)
+            assert found[0] is ErrorCode.NONE, found
+        return found[0]
 
     def _allow_app(self) -> None:
         principal = f"User:{settings.principal(self.cluster, settings.APP)}"
