@@ -162,12 +162,12 @@ class Trial:
 
     def _looked_at_by_nobody(self) -> None:
         """Without the brokers' identity adoption is refused, with what is missing and where."""
-        lines = self.stand.adopts_with.read_text().splitlines()
-        kept = [line for line in lines if line.startswith("zookeeper.ssl.")] if self.cluster.zookeeper_tls else []
         path = self.stand.folder / "nobody.properties"
-        path.write_text("".join(f"{line}\n" for line in kept))
-        if self.cluster.zookeeper == axes.TLS and not self._needs_identity:
-            return
+        given = settings.command_config(self.cluster, self.stand.stores, self.stand.jaas)
+        kept = {key: value for key, value in given.items() if key.startswith("zookeeper.ssl.")}
+        if kept:
+            kept["zookeeper.ssl.keystore.location"] = str(self.stand.stores.path(settings.APP, "PEM"))
+        settings.write_properties(path, kept)
         found = self.adopt(config=path)
         missing = self._needs_identity or self.cluster.owners
         assert (found["code"] == 3) == missing, found
