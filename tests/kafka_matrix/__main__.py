@@ -47,9 +47,9 @@ def main() -> int:
     commit = _commit()
     found = latest(read(file))
     done = {row.cluster for row in found.values() if row.commit == commit or (row.passed and arguments.keep)}
-    # Those that have failed come last.
+    # First those that have failed on other code.
     left = [one for one in enumerate(chosen, start=1) if arguments.again or one[1].name not in done]
-    left.sort(key=lambda one: one[1].name in found)
+    left.sort(key=lambda one: one[1].name not in found)
     failed = 0
     for number, one in left[: arguments.limit]:
         row = run(one, arguments.output / f"{number:02}", commit)
