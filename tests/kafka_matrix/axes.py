@@ -79,37 +79,39 @@ class Exclusion(NamedTuple):
 
 EXCLUSIONS: Final = (
     Exclusion(
-        "brokers have settings for ZooKeeper with TLS from 2.5 on (KIP-515)",
+        "2.4.1 with TLS to ZooKeeper: brokers have settings for that from 2.5 on (KIP-515)",
         lambda c: c.release == "2.4.1" and c.zookeeper_tls,
     ),
     Exclusion(
-        "SimpleAclAuthorizer is deprecated from 2.4 on, and gone in 3.0: clusters that have it are old ones",
+        "SimpleAclAuthorizer with later releases: it is deprecated from 2.4 on, and gone in 3.0",
         lambda c: c.authorizer == SIMPLE and c.release != "2.4.1",
     ),
-    Exclusion("SASL has a mechanism", lambda c: c.has_sasl and c.mechanism == NO_MECHANISM),
     Exclusion(
-        "a mechanism needs a listener with SASL, and clients' listeners are like the brokers' own in this shape",
+        "SASL between brokers without a mechanism: there is none", lambda c: c.has_sasl and c.mechanism == NO_MECHANISM
+    ),
+    Exclusion(
+        "a mechanism without SASL between brokers, in shapes whose clients have no listener of another protocol",
         lambda c: c.mechanism != NO_MECHANISM and not c.has_sasl and c.shape not in WITH_LISTENERS_FOR_CLIENTS,
     ),
     Exclusion(
-        "Strimzi's brokers always have certificates for one another",
+        "Strimzi without certificates of both sides between brokers: it always has them",
         lambda c: c.shape == STRIMZI and c.security != MUTUAL,
     ),
     Exclusion(
-        "MSK's brokers have REPLICATION, or REPLICATION_SECURE with certificates",
+        "MSK with anything between brokers but PLAINTEXT or certificates of both sides: it has nothing else",
         lambda c: c.shape == MSK and c.security not in {"PLAINTEXT", MUTUAL},
     ),
     Exclusion(
-        "MSK's users have SCRAM-SHA-512 (or AWS_MSK_IAM)",
+        "MSK with another mechanism than SCRAM-SHA-512: it has that, and AWS_MSK_IAM, which klamm refuses",
         lambda c: c.shape == MSK and c.mechanism not in {NO_MECHANISM, "SCRAM-SHA-512"},
     ),
     Exclusion(
-        "MSK has AclAuthorizer with allow.everyone.if.no.acl.found only",
+        "MSK with another authorizer than AclAuthorizer with allow.everyone.if.no.acl.found: it has no other",
         lambda c: c.shape == MSK and c.authorizer != ALLOW_UNLISTED,
     ),
-    Exclusion("MSK's ZooKeeper has no users", lambda c: c.shape == MSK and c.zookeeper_sasl),
+    Exclusion("MSK with users in ZooKeeper: it has none there", lambda c: c.shape == MSK and c.zookeeper_sasl),
     Exclusion(
-        "a distinguished name for each broker needs certificates of brokers",
+        "a distinguished name for each broker without certificates of both sides between brokers",
         lambda c: c.shape == DN_PER_BROKER and c.security != MUTUAL,
     ),
 )

@@ -54,7 +54,7 @@ def table(chosen: Sequence[Cluster], rows: Iterable[Row]) -> str:
         row = found.get(one.name)
         cells = ("not run", "") if row is None else (_result(row), f"{row.seconds:.0f}")
         lines.append(f"| {' | '.join([*one, *cells])} |")
-    lines += ["", "Not among them:", "", *(f"- {one.reason}" for one in EXCLUSIONS)]
+    lines += ["", "Not among them are:", "", *(f"- {one.reason}" for one in EXCLUSIONS)]
     return "\n".join(lines)
 
 
