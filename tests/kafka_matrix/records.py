@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import ClusterAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 
 from cluster.tls.contexts import client_context
 from tests.kafka_matrix import settings
@@ -15,6 +15,7 @@ from tests.timeouts import TIMEOUT_S
 
 TOPIC, PARTITIONS = "orders", 4
 _PAUSE_S: Final = 0.02
+_ATTEMPTS, _ASK_AGAIN_S = 50, 0.2
 
 
 class Records:
@@ -60,20 +61,30 @@ class Records:
         return found
 
     async def _produce(self) -> None:
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self._produce_on()
+            except (ClusterAuthorizationFailedError, TopicAuthorizationFailedError) as error:
+                if self.acknowledged or attempt + 1 == _ATTEMPTS:
+                    self.failures.append(repr(error))
+                    return
+                # The broker that is asked may not have heard of the app's rights yet.
+                await asyncio.sleep(_ASK_AGAIN_S)
+            except KafkaError as error:
+                self.failures.append(f"the producer ended: {error!r}")
+                return
+            else:
+                return
+
+    async def _produce_on(self) -> None:
+        """Until it is told to stop. Raises KafkaError."""
         number = 0
-        producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **self._options())
-        try:
-            async with producer:
-                while not self._ends.is_set():
-                    try:
-                        await producer.send_and_wait(TOPIC, str(number).encode(), partition=number % PARTITIONS)
-                        self.acknowledged.add(number)
-                    except KafkaError as error:
-                        self.failures.append(repr(error))
-                    number += 1
-                    await asyncio.sleep(_PAUSE_S)
-        except KafkaError as error:
-            self.failures.append(f"the producer ended: {error!r}")
+        async with AIOKafkaProducer(acks="all", enable_idempotence=True, **self._options()) as producer:
+            while not self._ends.is_set():
+                await producer.send_and_wait(TOPIC, str(number).encode(), partition=number % PARTITIONS)
+                self.acknowledged.add(number)
+                number += 1
+                await asyncio.sleep(_PAUSE_S)
 
     async def _stored(self) -> Counter[int]:
         found: Counter[int] = Counter()
