@@ -106,7 +106,7 @@ def _settings(survey: Survey, wanted: Wanted, position: int) -> Iterator[tuple[s
         yield "inter.broker.listener.name", wanted.inter_broker_listener
     if wanted.control_plane_listener:
         yield "control.plane.listener.name", wanted.control_plane_listener
-    if wanted.has_tls:
+    if wanted.has_tls or wanted.guards_grpc:
         yield from _tls(wanted)
     yield from _sasl(wanted)
     yield from rights_settings(wanted)

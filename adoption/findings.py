@@ -147,9 +147,10 @@ def _of_rights(survey: Survey, needed: Wanted) -> Iterator[str]:
             "and refuse clients; topics are created and deleted, and partitions moved, by klamm's own commands"
         )
     if needed.guards_grpc:
+        made = "" if needed.has_tls else "; the brokers have none, and 'klamm certs create' makes some"
         yield (
-            "klamm's own commands need a certificate of a principal that has the rights, as Kafka's tools do: give "
-            "them --command-config"
+            "klamm's own commands need a certificate of a principal that has the rights: give them --command-config"
+            f"{made}"
         )
 
 

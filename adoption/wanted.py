@@ -96,8 +96,11 @@ class Wanted(Struct, frozen=True):
 
     @property
     def guards_grpc(self) -> bool:
-        """Whether klamm's own listeners need TLS and certificates, as rights need to know who calls."""
-        return self.authorizer is not AuthorizerKind.NONE and self.has_tls
+        """Whether klamm's own listeners need TLS and certificates, as rights need to know who calls.
+
+        Where brokers know nobody, they have given their rights to ANONYMOUS, as whom klamm's commands come, too.
+        """
+        return self.authorizer is not AuthorizerKind.NONE and (self.has_tls or self.authenticates)
 
     @property
     def secures_metrics(self) -> bool:
@@ -143,16 +146,14 @@ def wanted(survey: Survey) -> Wanted:
         needs_certificate=any(broker.client_auth(endpoint) == "required" for broker, endpoint in control),
         authenticates=any(one.client_auth == "required" or one.mechanisms for one in listeners),
         identifies_hosts=all(
-            broker.config_of(e.listener, "ssl.endpoint.identification.algorithm") or e.security_protocol != "SSL"
+            broker.config_of(e.listener, "ssl.endpoint.identification.algorithm") or not e.has_tls
             for broker, e in control
         ),
         racks=tuple(sorted({b.registered.rack for b in survey.brokers if b.registered.rack is not None})),
         registers_as_broker=any(protocol < FIND_BY_REGISTRATION for protocol in protocols),
         authorizer=_authorizer(brokers),
         allows_unlisted=any(b.hides(ALLOW_UNLISTED) or b.config(ALLOW_UNLISTED) == "true" for b in brokers),
-        own_settings={
-            key: value for key in _OF_SASL if (value := _first((v for b in brokers if (v := b.config(key))), ""))
-        },
+        own_settings=_own_settings(brokers, uses_sasl=any(endpoint.has_sasl for _, endpoint in control)),
         zookeeper_tls=any(broker.config("zookeeper.ssl.client.enable") == "true" for broker in brokers),
         settings={key: found for key in DECIDING_SETTINGS if (found := _values(brokers, key))},
     )
@@ -198,6 +199,12 @@ def _control_plane(brokers: Sequence[SurveyedBroker], names: set[str]) -> str:
     found = _first((b.control_plane_listener for b in brokers if b.control_plane_listener), "")
     # klamm would take a listener of this name for the control plane, which for brokers it is not.
     return _NO_CONTROL_PLANE if not found and DEFAULT_CONTROL_LISTENER in names else found
+
+
+def _own_settings(brokers: Sequence[SurveyedBroker], *, uses_sasl: bool) -> dict[str, str]:
+    """Read by what brokers authenticate themselves; of those that do not, the default of the mechanism says nothing."""
+    keys = [key for key in _OF_SASL if uses_sasl or key != INTER_BROKER_MECHANISM]
+    return {key: value for key in keys if (value := _first((v for b in brokers if (v := b.config(key))), ""))}
 
 
 def _values(brokers: Sequence[SurveyedBroker], key: str) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ _MIGRATION = "/migration"
 _NOWHERE = "/klamm-adopt-rehearsal"
 """There is no such znode, so that no transaction which checks it succeeds."""
 _SINGLE = (CONTROLLER, CONTROLLER_EPOCH, CLUSTER_ID, FEATURE, PRODUCER_ID_BLOCK, REASSIGN_PARTITIONS, ADOPTION)
-_LISTS = (BROKERS_IDS, BROKERS_TOPICS, CONFIG_TOPICS, CONFIG_BROKERS, DELETE_TOPICS, CONTROLLERS_IDS)
+_LISTS = (BROKERS_IDS, BROKERS_TOPICS, CONFIG_TOPICS, DELETE_TOPICS, CONTROLLERS_IDS)
 
 
 class _KRaft(Struct):
@@ -117,6 +117,9 @@ async def _read(zookeeper: ZooKeeper) -> dict[str, Znode]:
     paths: list[str] = list(_SINGLE)
     for parent, names in zip(_LISTS, await zookeeper.children_many(_LISTS), strict=True):
         paths += [f"{parent}/{name}" for name in names or ()]
+    # From others Kafka keeps these, which `_not_readable` tells.
+    with suppress(ZooKeeperAccessError):
+        paths += [f"{CONFIG_BROKERS}/{name}" for name in await zookeeper.children(CONFIG_BROKERS) or ()]
     return {p: znode for p, znode in zip(paths, await zookeeper.get_many(paths), strict=True) if znode is not None}
 
 
@@ -154,16 +157,17 @@ async def _written(zookeeper: ZooKeeper, found: Mapping[str, Znode]) -> list[str
 
 async def _not_readable(zookeeper: ZooKeeper) -> tuple[str, ...]:
     """Znodes that this identity may not read, one of each kind that Kafka keeps from others: users with their
-    passwords, and access control lists.
+    passwords, configs of brokers, and access control lists.
     """
     refused: list[str] = []
-    for parent in (CONFIG_USERS, *(path for path in access_list_paths() if path.count("/") > 1)):
-        for name in (await zookeeper.children(parent) or ())[:1]:
-            path = f"{parent}/{name}"
-            try:
+    for parent in (CONFIG_USERS, CONFIG_BROKERS, *(path for path in access_list_paths() if path.count("/") > 1)):
+        path = parent
+        try:
+            for name in (await zookeeper.children(parent) or ())[:1]:
+                path = f"{parent}/{name}"
                 await zookeeper.get(path)
-            except ZooKeeperAccessError:
-                refused.append(path)
+        except ZooKeeperAccessError:
+            refused.append(path)
     return tuple(refused)
 
 

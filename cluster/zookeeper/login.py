@@ -14,7 +14,9 @@ from cluster.sasl.kerberos import KerberosLogin
 from cluster.tls.secret import Secret
 
 _OF_BROKERS: Final = "KafkaServer"
-_KERBEROS: Final = ("useKeyTab", "useTicketCache")
+_KERBEROS: Final = "Krb5LoginModule"
+_MODULE: Final = "{"
+"""Where the name of the first login module stands among the options of a section: no option has this name."""
 _SERVICE: Final = "zookeeper"
 """The first component of the servers' principals, by default, as in ZooKeeper's client."""
 
@@ -47,7 +49,7 @@ def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
     if section not in sections:
         raise ValueError(f"has no section {section}")
     options = sections[section]
-    if any(options.get(option, "").lower() == "true" for option in _KERBEROS):
+    if options.get(_MODULE, "").endswith(_KERBEROS):
         return _kerberos_in(options, section, scheme)
     for option in ("username", "password"):
         if not options.get(option):
@@ -82,6 +84,7 @@ def _sections(text: str) -> dict[str, dict[str, str]]:
     for position, token in enumerate(tokens):
         if token == "{":  # noqa: S105 - the name of a kind.
             options = sections.setdefault(tokens[position - 1], {})
+            options.setdefault(_MODULE, tokens[position + 1])
         elif token == "=":  # noqa: S105 - the name of a kind.
             options.setdefault(tokens[position - 1], unquoted(tokens[position + 1]))
     return sections

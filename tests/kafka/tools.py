@@ -176,7 +176,7 @@ def run(version: str, verb: Verb, folder: Path) -> Result:
 
 def tool_command(version: str, tool: str, arguments: Sequence[str], folder: Path) -> list[str]:
     """The command of a tool; what it logs, from ERROR on, goes to stderr."""
-    main = (_OLD if version.startswith("2.") else _NEW).get(tool) or _ALL[tool]
+    main = (_OLD if version < "3.9" else _NEW).get(tool) or _ALL[tool]
     log_config = folder / "tools-log4j.properties"
     log_config.write_text(
         "log4j.rootLogger=ERROR, err\nlog4j.appender.err=org.apache.log4j.ConsoleAppender\n"

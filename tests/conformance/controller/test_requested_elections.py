@@ -171,7 +171,7 @@ def test_who_does_not_await_the_leaders_is_answered_when_they_are_elected(timeou
         await restart_broker(world, c, 1)
         await quiesce()
         c.brokers.unreachable.add(BrokerId(1))
-        heard = len(c.brokers.of(1, LeaderAndIsrRequest))
+        received = len(c.brokers.of(1, LeaderAndIsrRequest))
         began = asyncio.get_running_loop().time()
         answer = await elect(c, PREFERRED, "t-0", "t-1", "t-5", timeout_ms=timeout_ms, awaits_leaders=False)
         assert codes(answer) == {
@@ -181,9 +181,9 @@ def test_who_does_not_await_the_leaders_is_answered_when_they_are_elected(timeou
         }
         assert asyncio.get_running_loop().time() - began < 1
         await world.leads("t", leader=1)
-        assert len(c.brokers.of(1, LeaderAndIsrRequest)) == heard
+        assert len(c.brokers.of(1, LeaderAndIsrRequest)) == received
         c.brokers.unreachable.clear()
-        await until(lambda: len(c.brokers.of(1, LeaderAndIsrRequest)) > heard)
+        await until(lambda: len(c.brokers.of(1, LeaderAndIsrRequest)) > received)
         await c.stop()
 
     run_virtually(main)

@@ -57,6 +57,21 @@ async def test_znodes_that_this_identity_may_not_change_are_named_and_nothing_is
         assert plain.get_children("/brokers/topics") == []
 
 
+async def test_what_kafka_keeps_from_others_is_named_and_all_else_is_read(zookeeper: str) -> None:
+    """Kafka gives nobody but its brokers the users and the brokers' configs, the parents among them."""
+    with plain_client(zookeeper) as plain:
+        plain.create("/brokers/topics/t", topic(p0=[1]), makepath=True)
+        plain.create("/config/users/ann", b"{}", makepath=True)
+        plain.create("/config/brokers/1", b"{", makepath=True)
+        assert (await survey(zookeeper)).not_readable == ()
+        assert list((await survey(zookeeper)).malformed) == ["/config/brokers/1"]
+        denied = ["/config/users", "/config/brokers"]
+        for path in ("/config/users/ann", "/config/brokers/1", *denied):
+            plain.set_acls(path, [make_acl("digest", "of:brokers", all=True)])
+        found = await survey(zookeeper)
+        assert (found.not_readable, found.topics) == (tuple(denied), 1)
+
+
 async def test_what_candidates_say_of_themselves_is_found(zookeeper: str) -> None:
     profile = CandidateProfile("0.3", "kafka", "3.9", "PLAINTEXT", "CONTROL")
     endpoints = [Endpoint("h", 9701)]

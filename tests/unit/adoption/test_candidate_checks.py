@@ -227,9 +227,9 @@ USERS = replace(LISTENERS[0], security_protocol=SASL, client_auth="none", mechan
 BY_USERS = replace(FIT, listeners=(USERS,), has_certificate=False)
 
 
-def with_sasl(*, release: int = 5, **configs: str) -> Survey:
+def with_sasl(*, release: int = 5, protocol: str = SASL, **configs: str) -> Survey:
     """Brokers of 2.8 with one listener, at which users authenticate."""
-    endpoint, settings = Endpoint("h1", 9092, "INTERNAL", SASL), dict(brokers(**configs)[0].answers.configs)  # type: ignore[union-attr]
+    endpoint, settings = Endpoint("h1", 9092, "INTERNAL", protocol), dict(brokers(**configs)[0].answers.configs)  # type: ignore[union-attr]
     del settings["listener.name.internal.ssl.client.auth"]
     settings |= {"sasl.enabled.mechanisms": "SCRAM-SHA-512", "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512"}
     settings |= {key.replace("_", "."): value for key, value in configs.items()}
@@ -264,6 +264,59 @@ def test_where_users_authenticate_no_candidate_lets_others_in(profile: Candidate
     # Neither does the command that is printed.
     commands = examine(with_sasl(), "zk:2181", "atomic").commands
     assert all("--listen 127.0.0.1:97" in command for command in commands)
+
+
+@pytest.mark.rule("D-116")
+def test_a_mechanism_between_brokers_is_in_the_commands_only_where_brokers_use_it() -> None:
+    """Brokers with certificates tell the default of the setting, GSSAPI, though clients log in otherwise."""
+    found = brokers(
+        sasl_mechanism_inter_broker_protocol="GSSAPI",
+        listener_name_clients_sasl_enabled_mechanisms="PLAIN",
+    )
+    clients = Endpoint("h1", 9093, "CLIENTS", SASL)
+    found = tuple(
+        replace(one, registered=replace(one.registered, endpoints=(one.registered.endpoints[0], clients)))
+        for one in found
+    )
+    (one, _) = examine(survey(brokers=found), "zk:2181", "atomic").commands
+    assert "--override sasl.enabled.mechanisms=PLAIN" in one
+    assert "sasl.mechanism.inter.broker.protocol" not in one
+    (one, _) = examine(with_sasl(), "zk:2181", "atomic").commands
+    assert "--override sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512" in one
+
+
+@pytest.mark.rule("D-116")
+@pytest.mark.parametrize("authorizer", [ACLS, "org.example.Ranger"])
+def test_where_passwords_go_without_tls_the_commands_of_klamm_have_certificates_if_there_are_rights(
+    authorizer: str,
+) -> None:
+    """Without one they would all come as ANONYMOUS, and be refused: at such brokers nobody has that name."""
+    plain = {"protocol": "SASL_PLAINTEXT"}
+    (one, _) = examine(with_sasl(**plain), "zk:2181", "atomic").commands
+    assert "GRPC" not in one
+    assert "--listen 127.0.0.1:9701" in one
+    found = examine(with_sasl(**plain, authorizer_class_name=authorizer), "zk:2181", "atomic")
+    for needed in (
+        "--listen HOST:9701",
+        "GRPC:SSL,GRPC_CONTROL:SSL",
+        "ssl.keystore.location=KEY-AND-CERTIFICATE.pem",
+        "ssl.truststore.location=AUTHORITIES.pem",
+        "listener.name.grpc.ssl.client.auth=required",
+    ):
+        assert needed in found.commands[0]
+    assert any("klamm's own commands need a certificate" in note and "klamm certs" in note for note in found.notes)
+
+
+@pytest.mark.rule("D-116")
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_names_in_certificates_count_as_little_as_at_the_brokers(protocol: str) -> None:
+    """Or the controllers could not reach brokers whose certificates have other names."""
+    key = "--override ssl.endpoint.identification.algorithm="
+    (one, _) = examine(with_sasl(protocol=protocol), "zk:2181", "atomic").commands
+    assert key in one
+    checked = {"protocol": protocol, "ssl_endpoint_identification_algorithm": "https"}
+    (one, _) = examine(with_sasl(**checked), "zk:2181", "atomic").commands
+    assert key not in one
 
 
 @pytest.mark.rule("D-116")

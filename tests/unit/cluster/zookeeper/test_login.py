@@ -1,5 +1,7 @@
 """JAAS files as Kafka's operators have them."""
 
+import re
+
 import pytest
 
 from cluster.sasl.kerberos import KerberosLogin
@@ -53,7 +55,7 @@ def test_the_section_may_be_of_kerberos() -> None:
 )
 def test_what_a_section_of_kerberos_lacks_is_named(options: str, scheme: Scheme, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        parse_login(f"Client {{ M required {options}; }};", "Client", scheme)
+        parse_login(f"Client {{ a.Krb5LoginModule required {options}; }};", "Client", scheme)
 
 
 @pytest.mark.parametrize(
@@ -66,10 +68,14 @@ def test_what_a_section_of_kerberos_lacks_is_named(options: str, scheme: Scheme,
         ('Client { M required username="u"; };', "section Client has no password"),
         ('Client { M required username="u" password=""; };', "section Client has no password"),
         ('Client { M required username="u" password', "section Client has no password"),
+        (
+            'Client { Krb5LoginModule required username="u"; };',
+            "section Client has no useKeyTab=true, which a process needs whose tickets are renewed",
+        ),
     ],
 )
 def test_what_is_missing_is_named_and_nothing_of_the_file_is_shown(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=f"^{why}$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
         parse_login(text, "Client", Scheme.SASL)
 
 
