@@ -76,17 +76,26 @@ def _show_table(
         write_line(f"timezone     {result.timezone}")
     for gap in result.incomplete:
         write_line(f"incomplete   {gap.what}: {gap.why}")
-    for rule, count in result.findings.items():
-        write_line(f"  {count:>6}  {rule}")
-    for found in findings:
-        where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
-        write_line(f"{found['severity']} {found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
-        for cause in found["causes"]:
-            write_line(f"    {cause}")
+    _show_findings(result, findings)
     for rule, why in result.not_applicable.items():
         write_line(f"not applicable: {rule}: {why}")
     for line in malformed:
         write_line(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
+
+
+def _show_findings(result: "AuditResult", findings: Sequence[Mapping[str, Any]]) -> None:
+    """Counts by rule, and the first findings with what led to them, for people."""
+    if result.provisional:
+        what = f"{result.provisional} of {counted(sum(result.findings.values()), 'finding')}"
+        write_line(f"provisional  {what}: lines that were not read yet may withdraw them")
+    for rule, count in result.findings.items():
+        write_line(f"  {count:>6}  {rule}")
+    for found in findings:
+        where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
+        named = f"{'provisional ' if found['provisional'] else ''}{found['severity']} {found['rule']}{where}"
+        write_line(f"{named}: {found['message']} [{', '.join(found['records'])}]")
+        for cause in found["causes"]:
+            write_line(f"    {cause}")
 
 
 def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:

@@ -116,7 +116,7 @@ function findingItem(finding) {
   const item = element("li");
   const details = element("details");
   const line = element("summary");
-  line.append(element("span", finding.severity, `tag ${finding.severity}`), element("b", finding.rule), ` ${subject(finding)}: ${finding.message}`);
+  line.append(element("span", finding.severity, `tag ${finding.severity}`), element("b", finding.rule), finding.provisional ? " (provisional: lines not read yet may withdraw it) " : " ", `${subject(finding)}: ${finding.message}`);
   const evidence = element("div", null, "evidence");
   evidence.append(prose(`${finding.says} Look at ${finding.check_next}.`));
   if (finding.topic_id) evidence.append(prose(`topic id \`${finding.topic_id}\``));
