@@ -60,14 +60,17 @@ class Measured:
     """Holds what was used at each progress of an audit, and says so."""
 
     points: list[tuple[float, int, Used]] = field(default_factory=list)
+    ended: dict[int, tuple[str, float]] = field(default_factory=dict)
+    """By process: its program, and the CPU seconds that it had used when it was seen last. Spark ends idle workers."""
     began: float = field(default_factory=time.monotonic)
 
     def add(self, result: AuditResult) -> None:
-        now, used = time.monotonic(), used_below(os.getpid())
+        now, used = time.monotonic(), used_below(os.getpid(), self.ended)
         before, had, _ = self.points[-1] if self.points else (self.began, 0, used)
         self.points.append((now, result.records, used))
         rate, memory = (result.records - had) / max(1e-9, now - before), _parts(_rounded(used.memory_mb))
         _say(f"{now - self.began:,.0f} s: {result.records:,} records, {rate:,.0f}/s since the last line; MB: {memory}")
+        _say(f"    CPU us/record so far: {_parts(_per_record(Used(), used, result.records))}")
 
 
 def _say(line: str) -> None:
@@ -75,8 +78,9 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def used_below(parent: int) -> Used:
-    """Measure what the descendants of a process have used."""
+def used_below(parent: int, ended: dict[int, tuple[str, float]] | None = None) -> Used:
+    """Measure what the descendants of a process have used. `ended`: those that were seen before, which are added."""
+    seen = {} if ended is None else ended
     children: dict[int, list[tuple[int, str, float, float]]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -84,16 +88,19 @@ def used_below(parent: int) -> Used:
             name = (folder / "comm").read_text().strip()
         except OSError:
             continue
-        cpu = sum(map(int, fields[11:15])) / _TICKS
+        # Without that of its children, which some have counted when they end, and others have not.
+        cpu = sum(map(int, fields[11:13])) / _TICKS
         resident = int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 2**20
         children.setdefault(int(fields[1]), []).append((int(folder.name), name, cpu, resident))
     found = Used()
     waiting = [parent]
     while waiting:
         for child, name, cpu, resident in children.get(waiting.pop(), ()):
-            found.cpu[name] = found.cpu.get(name, 0) + cpu
+            seen[child] = name, cpu
             found.memory_mb[name] = found.memory_mb.get(name, 0) + resident
             waiting.append(child)
+    for name, cpu in seen.values():
+        found.cpu[name] = found.cpu.get(name, 0) + cpu
     return found
 
 
