@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,16 +57,30 @@ class Used:
 
 @dataclass
 class Measured:
-    """Holds what was used at each progress of an audit."""
+    """Holds what was used at each progress of an audit, and says so."""
 
     points: list[tuple[float, int, Used]] = field(default_factory=list)
+    ended: dict[int, tuple[str, float]] = field(default_factory=dict)
+    """By process: its program, and the CPU seconds that it had used when it was seen last. Spark ends idle workers."""
+    began: float = field(default_factory=time.monotonic)
 
     def add(self, result: AuditResult) -> None:
-        self.points.append((time.monotonic(), result.records, used_below(os.getpid())))
+        now, used = time.monotonic(), used_below(os.getpid(), self.ended)
+        before, had, _ = self.points[-1] if self.points else (self.began, 0, used)
+        self.points.append((now, result.records, used))
+        rate, memory = (result.records - had) / max(1e-9, now - before), _parts(_rounded(used.memory_mb))
+        _say(f"{now - self.began:,.0f} s: {result.records:,} records, {rate:,.0f}/s since the last line; MB: {memory}")
+        _say(f"    CPU us/record so far: {_parts(_per_record(Used(), used, result.records))}")
 
 
-def used_below(parent: int) -> Used:
-    """Measure what the descendants of a process have used."""
+def _say(line: str) -> None:
+    """Tell whoever waits how far the benchmark is; results go to stdout."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def used_below(parent: int, ended: dict[int, tuple[str, float]] | None = None) -> Used:
+    """Measure what the descendants of a process have used. `ended`: those that were seen before, which are added."""
+    seen = {} if ended is None else ended
     children: dict[int, list[tuple[int, str, float, float]]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -74,16 +88,19 @@ def used_below(parent: int) -> Used:
             name = (folder / "comm").read_text().strip()
         except OSError:
             continue
-        cpu = sum(map(int, fields[11:15])) / _TICKS
+        # Without that of its children, which some have counted when they end, and others have not.
+        cpu = sum(map(int, fields[11:13])) / _TICKS
         resident = int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 2**20
         children.setdefault(int(fields[1]), []).append((int(folder.name), name, cpu, resident))
     found = Used()
     waiting = [parent]
     while waiting:
         for child, name, cpu, resident in children.get(waiting.pop(), ()):
-            found.cpu[name] = found.cpu.get(name, 0) + cpu
+            seen[child] = name, cpu
             found.memory_mb[name] = found.memory_mb.get(name, 0) + resident
             waiting.append(child)
+    for name, cpu in seen.values():
+        found.cpu[name] = found.cpu.get(name, 0) + cpu
     return found
 
 
@@ -97,6 +114,7 @@ def measure_audit(logs: Path, output: Path, batch_mb: int) -> dict[str, Any]:
     counted = last - first
     third = next(used for _, records, used in measured.points if records >= result.records // 3)
     state, sealed = (_bytes_of(output / "state", name) for name in ("*.arrow", "*-sealed.arrow"))
+    _say(f"{result.verdict}: the audit starts again")
     began_again = time.monotonic()
     OutputFolder(output).check()
     checked = time.monotonic()
@@ -168,9 +186,11 @@ def measure(case: str, records: int | None, batch_mb: int, data: Path) -> dict[s
     with tempfile.TemporaryDirectory(dir=data) as name:
         logs = Path(name, "logs")
         logs.mkdir()
+        _say(f"{case}: {records or usual:,} records of {keys:,} partitions are written to {logs}")
         size = write_logs(logs, records or usual, keys, kind)
         os.environ.update(spark_environment(find_java(), Path(name)))
         audit = _in_child(lambda: measure_audit(logs, Path(name, "output"), batch_mb))
+        _say("Spark reads the same lines as JSON")
         floor = _in_child(lambda: measure_floor(logs, Path(name, "floor"), audit["records"]))
         bytes_per_line = round(size / audit["records"])
         return {"case": case, "partitions": keys, "bytes_per_line": bytes_per_line, "audit": audit, "spark": floor}
@@ -233,7 +253,7 @@ def show(results: list[dict[str, Any]]) -> None:
     Console(width=200).print(table)
 
 
-def _parts(values: dict[str, float]) -> str:
+def _parts(values: Mapping[str, float]) -> str:
     return " ".join(f"{name} {value:,}" for name, value in values.items())
 
 

@@ -42,6 +42,7 @@ def prepare(context: typer.Context) -> None:
 @app.command(
     epilog=examples(
         "klamm audit heads --zookeeper localhost:2181 > heads.json",
+        "klamm audit heads --zookeeper zk-1:2281/klamm --command-config owner.properties > heads.json",
         "klamm audit heads --bootstrap localhost:9092 > heads.json",
         "klamm audit heads --bootstrap broker-1:9092 --command-config admin.properties > heads.json",
         exit_codes="0 done; 1 not reachable; 2 wrong usage.",

@@ -9,6 +9,7 @@ from admin.cli.options import run
 from admin.cli.output import say
 from admin.cli.target import Target, find_target
 from admin.client import AdminClient
+from adoption.command_config import read_command_config
 from cluster.aio.clock import SystemClock
 from cluster.config.config import check_zookeeper
 from cluster.model.errors import (
@@ -21,6 +22,7 @@ from cluster.model.errors import (
 )
 from cluster.requests.cluster import LogHead
 from cluster.requests.control import StateLogHead
+from cluster.tls.live import LiveMaterial
 from cluster.znodes.paths import STATE_LOG, state_log_path
 from cluster.znodes.state_log import decode_heads
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
@@ -37,8 +39,8 @@ def read_heads(
 ) -> list[GivenHead]:
     """Read the heads in ZooKeeper and those of the nodes; "": not to be asked.
 
-    `tell` gets what is left out, and why; `command_config`: how the nodes are called, None: as the environment says.
-    Raises ClusterError.
+    `tell` gets what is left out, and why. `command_config`: how the nodes are called, None: as the environment says;
+    and the identity for ZooKeeper, and its TLS. Raises ClusterError.
     """
     return run(_read(zookeeper, bootstrap, tell, command_config))
 
@@ -54,21 +56,28 @@ def write_heads(zookeeper: str, bootstrap: str, command_config: Path | None = No
 async def _read(
     zookeeper: str, bootstrap: str, tell: Callable[[str], None], command_config: Path | None
 ) -> list[GivenHead]:
-    found = await _from_zookeeper(zookeeper, tell) if zookeeper else []
+    found = await _from_zookeeper(zookeeper, tell, command_config) if zookeeper else []
     if bootstrap:
         found += await _from_nodes(find_target(bootstrap, command_config=command_config), tell)
     return found
 
 
-async def _from_zookeeper(where: str, tell: Callable[[str], None]) -> list[GivenHead]:
+async def _from_zookeeper(where: str, tell: Callable[[str], None], command_config: Path | None) -> list[GivenHead]:
     try:
         check_zookeeper(where)
     except ValueError as error:
         raise ConfigError([f"--zookeeper: {where!r}: {error}"]) from None
+    config = read_command_config(command_config)
     # Without the chroot, which a client creates where it is missing: this only reads.
     hosts, _, chroot = where.partition("/")
     top = f"/{chroot}".rstrip("/")
-    client = KazooZooKeeper(hosts, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_CONNECT_MS)
+    client = KazooZooKeeper(
+        hosts,
+        session_timeout_ms=_SESSION_MS,
+        connection_timeout_ms=_CONNECT_MS,
+        credentials=config.credentials,
+        tls=None if config.zookeeper_tls is None else LiveMaterial(config.zookeeper_tls, "zookeeper"),
+    )
     client.listen(lambda _: None)
     try:
         await client.start_session()
@@ -96,6 +105,7 @@ async def _from_zookeeper(where: str, tell: Callable[[str], None]) -> list[Given
 async def _from_nodes(target: Target, tell: Callable[[str], None]) -> list[GivenHead]:
     async with target.connect(_TIMEOUT_S, lambda notice: tell(notice.text)) as client:
         found: dict[str, StateLogHead] = {}
+        silent: dict[str, None] = {}
         with client.within_timeout():
             addresses = await _addresses(client)
             questions = [(client.name(address), _heads_of(client, address)) for address in addresses]
@@ -106,11 +116,14 @@ async def _from_nodes(target: Target, tell: Callable[[str], None]) -> list[Given
                 continue
             for head in heads:
                 if head.flushed_seq < 0:
-                    tell(f"left out: {head.node}: has written nothing since its start, or does not say so")
+                    silent[head.node] = None
                     continue
                 found[head.node] = StateLogHead(
                     head.node, head.incarnation, head.flushed_seq, head.flushed_digest, head.boot_id
                 )
+    for node in silent:
+        if node not in found:
+            tell(f"left out: {node}: has written nothing yet, in this run or an earlier one, or does not say so")
     return _given(found.values(), SystemClock().now_ms(), tell)
 
 

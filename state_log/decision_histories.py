@@ -1,7 +1,7 @@
 """Rules between a state of a partition and the one that replaced it: what elections and changes of ISRs may change.
 
 `state_log.histories` runs them over rows; the audit has the same ones over columns (`audit.rules.decision_sequences`).
-Source: Kafka PartitionLeaderElectionAlgorithms, KafkaController.processAlterPartition,
+Source: Kafka PartitionLeaderElectionAlgorithms, KafkaController (processReplicaLeaderElection, processAlterPartition),
 ZkReplicaStateMachine.doRemoveReplicasFromIsr; controller rules PS-20 to PS-23, IS-13.
 """
 
@@ -17,10 +17,13 @@ ELECTION_KEEPS_ISR: Final = "election-adds-no-replica"
 ELECTION_RAISES_EPOCH: Final = "election-raises-leader-epoch"
 ISR_CHANGE_KEEPS_LEADER: Final = "isr-change-keeps-leader"
 REMOVAL_TAKES_ONE: Final = "removal-takes-one-replica"
+ELECTION_CHANGES_LEADER: Final = "election-changes-leader"
 ELECTION_REASONS: Final = frozenset(
     {"Offline", "Preferred", "Reassign", "ControlledShutdown", "recovery", "scrub", "election"}
 )
 """Reasons of elections in a partition that had a state before; `election`: in Kafka's logs, which do not say more."""
+CHANGES_LEADER: Final = frozenset({"Preferred", "ControlledShutdown"})
+"""Reasons of elections in partitions that another broker leads: one that shuts down, or one that is not preferred."""
 MESSAGES: Final = {
     ELECTION_KEEPS_ISR: "an election made the ISR {after_isr} of {before_isr}: it added a replica",
     ELECTION_RAISES_EPOCH: "leader {leader} was elected without another leader epoch than {epoch}",
@@ -29,6 +32,7 @@ MESSAGES: Final = {
         "leader epoch {before_epoch}"
     ),
     REMOVAL_TAKES_ONE: "one replica left the ISR {before_isr}, and leader {leader} and the ISR {after_isr} remained",
+    ELECTION_CHANGES_LEADER: "an election, {reason}, made leader {leader} in leader epoch {epoch}, which led before",
 }
 
 
@@ -74,3 +78,5 @@ def _violated(before: DecidedState, after: DecidedState) -> Iterator[str]:
         added or len(before.isr) > len(after.isr) + 1 or after.leader not in {before.leader, NO_LEADER}
     ):
         yield REMOVAL_TAKES_ONE
+    if after.reason in CHANGES_LEADER and after.leader == before.leader != NO_LEADER:
+        yield ELECTION_CHANGES_LEADER

@@ -214,6 +214,11 @@ class FileStateChangeLog:
             return None
         return StateLogHead(self.node, self.incarnation, next_seq - 1, digest, self._stamper.boot_id)
 
+    @property
+    def former_end(self) -> Witness | None:
+        """The last line of the former run, as long as this one has written nothing; None if there is none."""
+        return self._former
+
     def append(self, changes: Sequence[StateChange]) -> None:
         if not changes:
             return

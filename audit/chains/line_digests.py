@@ -10,6 +10,7 @@ from typing import Final
 import numpy
 import pyarrow
 
+from audit.records.orders import sorted_order
 from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import AnyRuns, gather
 from audit.records.vectors import keys, longs, text_hash
@@ -49,7 +50,7 @@ def _rows(segments: Sequence[ChainSegment], digests: bytes) -> Iterator[_Row]:
 def reduce_digests(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort the rows, drop repeated ones, and join those that continue one another."""
     found: list[_Row] = []
-    order = numpy.lexsort((longs(rows["first"]), longs(rows["sub"]), keys(rows["key"])))
+    order = sorted_order((longs(rows["first"]), longs(rows["sub"]), keys(rows["key"])))
     for key, sub, first, digests in zip(*rows.take(order).to_pydict().values(), strict=True):
         if found:
             last = found[-1]

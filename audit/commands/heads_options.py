@@ -25,8 +25,8 @@ CommandConfigOption = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="Properties of a client of a secured cluster, for --bootstrap: security.protocol, ssl.*, sasl.*. "
-        "\\[env: KLAMM_COMMAND_CONFIG]",
+        help="Properties of a client of a secured cluster. For --bootstrap: security.protocol, ssl.*, sasl.* \\[env: "
+        "KLAMM_COMMAND_CONFIG]. For --zookeeper: zookeeper.ssl.*, java.security.auth.login.config.",
     ),
 ]
 RequireHeadsOption = Annotated[

@@ -15,9 +15,12 @@ from audit.records.vectors import Flags, Keys, Longs, are_in_order, in_one_chunk
 
 _GROWTH: Final = 3
 """The least ratio of the rows of a run to those of the next."""
+_MANY_KEYS: Final = 1_000
+"""Keys that are sorted before they are searched."""
 NOTHING: Final = numpy.int64(numpy.iinfo(numpy.int64).min)
 HIGHEST: Final = numpy.int64(numpy.iinfo(numpy.int64).max)
 FLOORS: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64()})
+_NO_FLOORS: Final = FLOORS.empty_table()
 
 
 class Bounds(NamedTuple):
@@ -42,14 +45,27 @@ class SortedRun:
 
     def find(self, key: Keys, sub: Longs) -> Bounds:
         """Find where the rows of each (key, sub) are, or would be. `key` and `sub` are aligned, in any order."""
-        start = numpy.searchsorted(self.key, key, "left").astype(numpy.int64)
-        stop = numpy.searchsorted(self.key, key, "right").astype(numpy.int64)
+        start, stop = self._of_keys(key)
         first = self._lower_bound(start, stop, sub)
         # Most have one row or none: only the others are searched for their last one.
         end = first + self._are(first, stop, sub)
         more = numpy.flatnonzero((end > first) & self._are(end, stop, sub))
         end[more] = self._lower_bound(end[more], stop[more], sub[more] + 1)
         return Bounds(start, first, end, stop)
+
+    def _of_keys(self, key: Keys) -> tuple[Longs, Longs]:
+        """Find the first row of each key, and the first one after its rows; aligned with the keys."""
+        if len(key) < _MANY_KEYS or (key[1:] >= key[:-1]).all():
+            return self._searched(key)
+        # Keys are hashes: searches in their order find what the one before has brought into the processor's cache.
+        order = numpy.argsort(key)
+        start, stop = numpy.empty(len(key), numpy.int64), numpy.empty(len(key), numpy.int64)
+        start[order], stop[order] = self._searched(key[order])
+        return start, stop
+
+    def _searched(self, key: Keys) -> tuple[Longs, Longs]:
+        start, stop = (numpy.searchsorted(self.key, key, side) for side in ("left", "right"))
+        return start.astype(numpy.int64), stop.astype(numpy.int64)
 
     def _are(self, place: Longs, stop: Longs, sub: Longs) -> Flags:
         """Whether the rows at these places, if they are before `stop`, have this sub; all are aligned."""
@@ -98,7 +114,7 @@ class Runs:
     @property
     def floor_rows(self) -> pyarrow.Table:
         """The floors as a table, sorted by key."""
-        return FLOORS.empty_table() if self._floors is None else self._floors.rows
+        return _NO_FLOORS if self._floors is None else self._floors.rows
 
     def floors(self, key: Keys) -> Longs:
         """The floor of each key; NOTHING where nothing is sealed. Aligned with the keys."""

@@ -9,6 +9,8 @@ import pyarrow
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from audit.records.orders import sorted_order
+
 Longs = NDArray[numpy.int64]
 Keys = NDArray[numpy.uint64]
 Flags = NDArray[numpy.bool_]
@@ -228,7 +230,7 @@ def earliest(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort rows by key, `sub` and `at_ms`; keep the first of each key and `sub`."""
     rows = rows.unify_dictionaries()
     key, sub = keys(rows["key"]), longs(rows["sub"])
-    order = numpy.lexsort((longs(rows["at_ms"]), sub, key))
+    order = sorted_order((longs(rows["at_ms"]), sub, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
 
 
@@ -236,7 +238,7 @@ def unique_pairs(key: Keys, sub: Longs) -> tuple[Keys, Longs]:
     """List each (key, sub) once, sorted; aligned with each other."""
     if are_in_order(key, sub):
         return key, sub
-    order = numpy.lexsort((sub, key))
+    order = sorted_order((sub, key))
     key, sub = key[order], sub[order]
     starts = group_starts(key, sub)
     return key[starts], sub[starts]
@@ -254,7 +256,7 @@ def order_in_groups(order: Longs, starts: Longs, ties: Callable[[Longs], Sequenc
         return order
     group = numpy.repeat(numpy.arange(len(starts)), sizes)[places]
     found = order.copy()
-    found[places] = order[places[numpy.lexsort((*ties(order[places]), group))]]
+    found[places] = order[places[sorted_order((*ties(order[places]), group))]]
     return found
 
 

@@ -5,11 +5,17 @@ before, the audit is incomplete. They depend on how far the logs were read, so t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
+
+import numpy
+import pyarrow
 
 from audit.batches.cluster_state import ClusterState
 from audit.chains.witnesses import Witnessed
 from audit.records.findings import AuditFinding
+from audit.records.orders import sorted_order
+from audit.records.vectors import group_starts, longs
 from audit.rules.applied_states import UNTAKEN, UNWRITTEN
 from audit.rules.rule import Awaited
 from audit.rules.subjects import reference
@@ -37,8 +43,8 @@ class Open(NamedTuple):
 def open_conditions(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> Open:
     """The conditions at the end of what was read. Raises OutputError."""
     found = Open([], [])
-    add_unwritten(found, list(_waiting(folder, commit, UNWRITTEN)), commit, state)
-    for row in _waiting(folder, commit, UNTAKEN):
+    _add_unwritten(found, dict(_first_of_epochs(_waiting(folder, commit, UNWRITTEN))), commit, state)
+    for row in _waiting(folder, commit, UNTAKEN).to_pylist():
         node = f"broker-{row['leader']}"
         last = state.last_at_ms.get(node)
         if row["leader"] < 0 or last is None or last < row["at_ms"] + APPLY_WITHIN_MS:
@@ -74,21 +80,56 @@ def _goes_on(log: str, seen: Mapping[str, Witnessed], logs: Mapping[str, Incarna
     return log in logs and all(each.seq < logs[log].next_seq for each in seen.values())
 
 
+class _Unwritten(NamedTuple):
+    """States of one controller epoch that no controller wrote: the first, their number, and the time of the last."""
+
+    first: Sequence[Mapping[str, Any]]
+    number: int
+    latest_ms: int
+
+
 def add_unwritten(found: Open, rows: Sequence[Mapping[str, Any]], commit: Commit | None, state: ClusterState) -> None:
     """Add one condition for each controller epoch of these states, rows of UNWRITTEN."""
+    by_epoch: dict[int, list[Mapping[str, Any]]] = {}
+    for row in sorted(rows, key=_by_time):
+        by_epoch.setdefault(row["last_controller_epoch"], []).append(row)
+    groups = {
+        epoch: _Unwritten(group[:_NAMED_MAX], len(group), max(row["at_ms"] for row in group))
+        for epoch, group in by_epoch.items()
+    }
+    _add_unwritten(found, groups, commit, state)
+
+
+def _first_of_epochs(rows: pyarrow.Table) -> Iterator[tuple[int, _Unwritten]]:
+    """Yield the states of each controller epoch.
+
+    While the logs of brokers are read ahead of those of controllers a million may wait: only the first become rows.
+    """
+    epoch, at_ms = longs(rows["last_controller_epoch"]), longs(rows["at_ms"])
+    order = sorted_order((at_ms, epoch))
+    epoch, at_ms = epoch[order], at_ms[order]
+    for first, end in pairwise([*group_starts(epoch).tolist(), len(order)]):
+        times = at_ms[first:end]
+        # With all of the same time, of which the names of their records decide which are first.
+        named = int(numpy.searchsorted(times, times[min(_NAMED_MAX, len(times)) - 1], "right"))
+        chosen = sorted(rows.take(pyarrow.array(order[first : first + named])).to_pylist(), key=_by_time)
+        yield int(epoch[first]), _Unwritten(chosen[:_NAMED_MAX], end - first, int(times[-1]))
+
+
+def _by_time(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["at_ms"], row["node"], row["incarnation"], row["seq"]
+
+
+def _add_unwritten(found: Open, by_epoch: Mapping[int, _Unwritten], commit: Commit | None, state: ClusterState) -> None:
     has_all = _has_all_controllers(commit, state)
     last = max((ms for node, ms in state.last_at_ms.items() if node.startswith("controller-")), default=0)
-    by_epoch: dict[int, list[Mapping[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: (row["at_ms"], row["node"], row["incarnation"], row["seq"])):
-        by_epoch.setdefault(row["last_controller_epoch"], []).append(row)
     for epoch, group in sorted(by_epoch.items()):
-        first = group[0]
+        first = group.first[0]
         name = "an unknown controller epoch" if epoch == NO_EPOCH else f"controller epoch {epoch}"
-        more = "" if len(group) == 1 else f", and {len(group) - 1} more of {name}"
+        more = "" if group.number == 1 else f", and {group.number - 1} more of {name}"
         message = f"{first['node']} applied {_partition(first)}: {_state(first)}, which no controller wrote{more}"
-        finding = _finding(EPOCH_NEVER_GIVEN, name, group[:_NAMED_MAX], message)
-        latest_ms = max(row["at_ms"] for row in group)
-        goes_on = latest_ms < last if epoch == NO_EPOCH else was_read_beyond(epoch, latest_ms, state)
+        finding = _finding(EPOCH_NEVER_GIVEN, name, group.first, message)
+        goes_on = group.latest_ms < last if epoch == NO_EPOCH else was_read_beyond(epoch, group.latest_ms, state)
         (found.findings if has_all and goes_on else found.unknown).append(finding)
 
 
@@ -108,10 +149,11 @@ def _has_ended(log: str, state: ClusterState) -> bool:
     return any(span is not None and span.boot_id == boot != "" for span in later)
 
 
-def _waiting(folder: OutputFolder, commit: Commit | None, table: Awaited) -> Iterator[dict[str, Any]]:
-    for bucket in () if commit is None else commit.buckets.values():
-        for run in folder.runs(bucket.runs.get(table.name, ())):
-            yield from run.rows.to_pylist()
+def _waiting(folder: OutputFolder, commit: Commit | None, table: Awaited) -> pyarrow.Table:
+    """Read what waits in all buckets. Raises OutputError."""
+    buckets = () if commit is None else commit.buckets.values()
+    runs = [run.rows for bucket in buckets for run in folder.runs(bucket.runs.get(table.name, ()))]
+    return pyarrow.concat_tables([table.schema.empty_table(), *runs]).unify_dictionaries()
 
 
 def _finding(rule: str, subject: str, rows: Sequence[Mapping[str, Any]], message: str) -> AuditFinding:

@@ -25,6 +25,7 @@ from audit.report.lasting_conditions import LastingCondition, lasting_conditions
 from audit.report.log_ends import CheckedEnds, check_log_ends
 from audit.report.machine_restarts import restarts_behind
 from audit.report.open_conditions import open_conditions
+from audit.report.provisional import horizon_of
 from audit.report.rule_catalogue import SEVERITIES, not_applicable, severity_of
 from audit.report.whole_logs import is_explained_by, lacking_lines
 from audit.rules.clock_differences import clock_findings, is_measured_by, node_of
@@ -75,6 +76,7 @@ class AuditResult(Struct, frozen=True):
     of which nodes no head was given to check the end of the newest log against; "" if of none; `open_ends`: by these
     nodes, the number of the last record that was read. `timezone`: of the times in `kafka_logs`. `decisions`: how many
     of controllers were replayed; None without `--replay`.
+    `provisional`: findings that lines which were not read yet may withdraw.
     `not_applicable`: rules that do not hold for these logs, and why. `rules`: by which versions of the rules the
     records were judged; "" if by those of this klamm alone.
     """
@@ -93,6 +95,7 @@ class AuditResult(Struct, frozen=True):
     open_ends: dict[str, int] = {}
     rules: str = ""
     decisions: int | None = None
+    provisional: int = 0
 
 
 def read_result(
@@ -107,7 +110,8 @@ def read_result(
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
     at_end = _end_of_logs(folder, commit, state)
-    findings = Counter(finding["rule"] for finding in _findings(folder, at_end))
+    found = _findings(folder, at_end)
+    findings, horizon = Counter(finding["rule"] for finding in found), horizon_of(folder, commit, state)
     log_ends, taken = at_end.log_ends, () if commit is None else commit.taken
     gaps = (
         *_gaps(folder, commit, state, expected_nodes),
@@ -136,6 +140,7 @@ def read_result(
         open_ends=log_ends.open.last,
         rules=_rules(commit),
         decisions=None if commit is None or commit.decisions is None else commit.decisions.all_decisions,
+        provisional=sum(map(horizon.is_provisional, found)),
     )
 
 
@@ -247,12 +252,19 @@ def _findings(folder: OutputFolder, at_end: _End) -> list[dict[str, Any]]:
 
 
 def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
-    """The first findings, the most severe ones first; `causes` says what led to each of their records."""
+    """The first findings, the most severe ones first.
+
+    `causes` says what led to each of their records; `provisional`: lines that were not read yet may withdraw it.
+    """
     folder = OutputFolder(output)
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
     all_found = _findings(folder, _end_of_logs(folder, commit, state))
-    found = [{**finding, "severity": severity_of(finding["rule"])} for finding in all_found]
+    horizon = horizon_of(folder, commit, state)
+    found = [
+        {**each, "severity": severity_of(each["rule"]), "provisional": horizon.is_provisional(each)}
+        for each in all_found
+    ]
     findings = sorted(found, key=lambda finding: SEVERITIES.index(finding["severity"]))[:limit]
     origins = _origins(folder, findings)
     for finding, restarts in zip(findings, restarts_behind(folder, state, findings), strict=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 import typer
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from audit.report.report import AuditResult
     from audit.tables.summaries import Summary
     from audit.verification import Verification
+
+_NOTHING_MOVED: Final = "no partition lost its leader, as after a clean stop"
 
 
 def show_result(result: "AuditResult", output: str, form: Format, limit: int) -> NoReturn:
@@ -74,17 +76,26 @@ def _show_table(
         write_line(f"timezone     {result.timezone}")
     for gap in result.incomplete:
         write_line(f"incomplete   {gap.what}: {gap.why}")
-    for rule, count in result.findings.items():
-        write_line(f"  {count:>6}  {rule}")
-    for found in findings:
-        where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
-        write_line(f"{found['severity']} {found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
-        for cause in found["causes"]:
-            write_line(f"    {cause}")
+    _show_findings(result, findings)
     for rule, why in result.not_applicable.items():
         write_line(f"not applicable: {rule}: {why}")
     for line in malformed:
         write_line(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
+
+
+def _show_findings(result: "AuditResult", findings: Sequence[Mapping[str, Any]]) -> None:
+    """Counts by rule, and the first findings with what led to them, for people."""
+    if result.provisional:
+        what = f"{result.provisional} of {counted(sum(result.findings.values()), 'finding')}"
+        write_line(f"provisional  {what}: lines that were not read yet may withdraw them")
+    for rule, count in result.findings.items():
+        write_line(f"  {count:>6}  {rule}")
+    for found in findings:
+        where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
+        named = f"{'provisional ' if found['provisional'] else ''}{found['severity']} {found['rule']}{where}"
+        write_line(f"{named}: {found['message']} [{', '.join(found['records'])}]")
+        for cause in found["causes"]:
+            write_line(f"    {cause}")
 
 
 def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
@@ -97,8 +108,10 @@ def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
 def _show_summary(summary: "Summary") -> None:
     """Failovers and what was read of each node, for people."""
     for row in summary.failovers:
-        brokers = ", ".join(map(str, row["brokers"]))
-        failed = f"of broker {brokers}{_since_last_sign(row)}" if brokers else "found by a new controller"
+        failed = f"{_failed(row)}{_since_last_sign(row)}"
+        if not row["partitions"]:
+            write_line(f"failover     {row['detected_time']} {failed}: {_NOTHING_MOVED}")
+            continue
         partitions = counted(row["partitions"], "partition")
         leaderless = " ".join(f"{name} {_ms(row[f'leaderless_{name}_ms'])}" for name in ("p50", "p95", "p99", "max"))
         write_line(
@@ -108,7 +121,7 @@ def _show_summary(summary: "Summary") -> None:
     for row in summary.controller_failovers:
         write_line(
             f"controller   {row['from_time']} {row['controller']} in epoch {row['controller_epoch']}: "
-            f"{_since_previous(row['since_previous_ms'])}{_since_vacant(row['since_vacant_ms'])}, loaded after "
+            f"{_since_previous(row)}{_since_vacant(row['since_vacant_ms'])}, loaded after "
             f"{_ms(row['until_loaded_ms'])}, first write after {_ms(row['until_first_write_ms'])}"
         )
     for row in summary.ledgers:
@@ -118,12 +131,26 @@ def _show_summary(summary: "Summary") -> None:
         )
 
 
+def _failed(failover: Mapping[str, Any]) -> str:
+    """Name the brokers that failed, or the controller whose successor found partitions without a leader."""
+    brokers = failover["brokers"]
+    if brokers:
+        return f"of broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
+    controller, previous = failover["controller"], failover["previous_controller"]
+    if controller is None:
+        return "found by a new controller"
+    before = "" if previous is None else f", after controller-{previous}"
+    return f"found by controller-{controller} when it became active{before}"
+
+
 def _since_last_sign(failover: Mapping[str, Any]) -> str:
     """Say how long before the detection a broker answered a follower, or wrote a record: it died in between."""
     answered, recorded = failover["since_last_answer_ms"], failover["since_last_record_ms"]
     if answered is not None:
         return f", detected {_ms(answered)} after its last answer to a follower (session time-out)"
-    return "" if recorded is None else f", detected {_ms(recorded)} after its last record"
+    if recorded is None:
+        return ""
+    return f", gone for {_ms(recorded)} at most: the time since its last record, and an idle broker writes none"
 
 
 def _waited(failover: Mapping[str, Any]) -> str:
@@ -141,11 +168,12 @@ def _or_dash(count: int | None) -> str:
     return "-" if count is None else str(count)
 
 
-def _since_previous(ms: int | None) -> str:
+def _since_previous(term: Mapping[str, Any]) -> str:
     """Say how long after the term before a term began. A controller that hung records later that it resigned."""
+    ms, previous = term["since_previous_ms"], term["previous_controller"]
     if ms is None:
-        return "the first that is known"
-    return f"{_ms(abs(ms))} {'after' if ms >= 0 else 'before'} the last record of the one before"
+        return "the first that is known" if previous is None else f"after controller-{previous}"
+    return f"{_ms(abs(ms))} {'after' if ms >= 0 else 'before'} the last record of controller-{previous}"
 
 
 def _ms(value: int | None) -> str:

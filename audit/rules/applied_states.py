@@ -13,6 +13,7 @@ import pyarrow
 
 from audit.reading.kafka.rows import without_kafka
 from audit.records.findings import AuditFinding, RuleViolation, changes
+from audit.records.orders import sorted_order
 from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import NOTHING, Bounds, Runs, SortedRun, gather, neighbours
 from audit.records.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs, unique_pairs
@@ -101,7 +102,7 @@ def _present(runs: Runs, key: Keys, sub: Longs) -> Flags:
 def _newest(states: pyarrow.Table) -> pyarrow.Table:
     """The state of the highest partition epoch of each partition."""
     key, sub = keys(states["key"]), longs(states["sub"])
-    order = numpy.lexsort((sub, key))
+    order = sorted_order((sub, key))
     starts = group_starts(key[order])
     return states.take(order[numpy.append(starts[1:], len(order))[: len(starts)] - 1])
 
@@ -141,7 +142,7 @@ def _content_keys(states: pyarrow.Table) -> tuple[Keys, Longs]:
 
 def _by_content(states: pyarrow.Table) -> pyarrow.Table:
     key, sub = _content_keys(states)
-    order = numpy.lexsort((sub, key))
+    order = sorted_order((sub, key))
     return pyarrow.table({"key": key[order], "sub": sub[order]})
 
 

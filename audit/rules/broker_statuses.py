@@ -12,6 +12,7 @@ import numpy
 import pyarrow
 from numpy.typing import NDArray
 
+from audit.records.orders import sorted_order
 from audit.records.sorted_runs import NOTHING, SortedRun, neighbours
 from audit.records.vectors import (
     ABSENT,
@@ -102,7 +103,7 @@ def reduce_statuses(rows: pyarrow.Table) -> pyarrow.Table:
     key, seq = keys(rows["key"]), longs(rows["sub"])
     if are_in_order(key, seq):
         return rows
-    order = numpy.lexsort((seq, key))
+    order = sorted_order((seq, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], seq[order])]))
 
 

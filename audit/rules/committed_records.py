@@ -15,6 +15,7 @@ import pyarrow
 
 from audit.reading.kafka.rows import without_kafka
 from audit.records.findings import AuditFinding, RuleViolation, changes
+from audit.records.orders import sorted_order
 from audit.records.sorted_runs import SortedRun, gather, gather_all
 from audit.records.vectors import (
     ABSENT,
@@ -87,7 +88,7 @@ def reduce_committed(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by key, leader epoch and run of a broker; keep the first role of each."""
     rows = rows.unify_dictionaries()
     key, sub, run = keys(rows["key"]), longs(rows["sub"]), _runs(rows)
-    order = numpy.lexsort((longs(rows["seq"]), run, sub, key))
+    order = sorted_order((longs(rows["seq"]), run, sub, key))
     return rows.take(order[group_starts(key[order], sub[order], run[order])])
 
 
@@ -205,7 +206,7 @@ def reduce_shown(rows: pyarrow.Table) -> pyarrow.Table:
     key, seq = keys(rows["key"]), longs(rows["sub"])
     if are_in_order(key, seq):
         return rows
-    order = numpy.lexsort((longs(rows["leader_epoch"]), longs(rows["high_watermark"]), seq, key))
+    order = sorted_order((longs(rows["leader_epoch"]), longs(rows["high_watermark"]), seq, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], seq[order])]))
 
 

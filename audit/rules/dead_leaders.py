@@ -5,15 +5,17 @@ broker led. Those that have none yet wait in a table, and `audit.report.dead_lea
 Kafka KafkaController.onBrokerFailure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy
 import pyarrow
+import pyarrow.compute
 
 from audit.records.findings import AuditFinding, RuleViolation
+from audit.records.orders import sorted_order
 from audit.records.sorted_runs import NOTHING, Runs, SortedRun, gather, neighbours
-from audit.records.vectors import ABSENT, Flags, Longs, is_one_of, keys, longs
+from audit.records.vectors import ABSENT, Flags, Longs, group_starts, is_one_of, keys, longs
 from audit.rules.broker_statuses import STATUSES_READ
 from audit.rules.deleted_partitions import DELETIONS
 from audit.rules.elected_brokers import known_statuses
@@ -50,8 +52,7 @@ class _Checked(NamedTuple):
 
 @once
 def _checked(batch: BucketBatch) -> _Checked:
-    new = pyarrow.Table.from_pylist(list(_led_by_dead(batch)), _SCHEMA)
-    led = pyarrow.concat_tables([compared(batch.awaited(DEAD_LEADERS), batch), new])
+    led = pyarrow.concat_tables([compared(batch.awaited(DEAD_LEADERS), batch), *_led_by_dead(batch)])
     gone = keys(batch.added(DELETIONS)["key"])
     led = led.filter(pyarrow.array(~numpy.isin(keys(led["key"]), gone)))
     if not led.num_rows:
@@ -70,28 +71,66 @@ def _checked(batch: BucketBatch) -> _Checked:
     return _Checked(led.filter(pyarrow.array(~ended & ~lived)), findings)
 
 
-def _led_by_dead(batch: BucketBatch) -> Iterator[dict[str, Any]]:
-    """The partitions that brokers led when the batch says that they died, as _SCHEMA."""
+def _led_by_dead(batch: BucketBatch) -> list[pyarrow.Table]:
+    """The partitions that brokers led when the batch says that they died, as _SCHEMA: a table for each death."""
     rows = batch.rows
     dead = is_one_of(rows["kind"], [Kind.BROKER.value]) & is_one_of(rows["to_state"], ["dead"])
     dead &= (longs(rows["controller_epoch"]) != ABSENT) & (longs(rows["broker"]) != ABSENT)
     deaths = rows.select(_OF_DEATHS).filter(pyarrow.array(dead))
-    if not deaths.num_rows:
-        return
     runs = batch.runs(WRITTEN).with_open(batch.added(WRITTEN))
-    states = [(run, longs(run.rows["leader"])) for run in runs.open if run.rows.num_rows]
-    for death in deaths.drop_columns(["kind", "to_state"]).to_pylist():
-        for run, leader in states:
-            led = run.rows.filter(pyarrow.array(leader == death["broker"]))
-            for row in led.filter(pyarrow.array(_is_known(led, death))).to_pylist():
-                yield {**death, "key": row["key"], "sub": row["sub"], "state": reference(row)}
+    states = [_Leaders.of(run) for run in runs.open if run.rows.num_rows] if deaths.num_rows else []
+    if not states:
+        return []
+    return [_of_death(death, states) for death in deaths.drop_columns(["kind", "to_state"]).to_pylist()]
 
 
-def _is_known(states: pyarrow.Table, death: dict[str, Any]) -> Flags:
-    """Whether the controller knew each of these states when it recorded the death."""
-    epoch, seq = longs(states["first_controller_epoch"]), longs(states["seq"])
-    earlier = epoch < death["controller_epoch"]
-    return numpy.asarray(earlier | ((epoch == death["controller_epoch"]) & (seq < death["seq"])), bool)
+class _Leaders(NamedTuple):
+    """The states of a run, in its order, and who wrote that the broker `leader` leads; the columns are aligned."""
+
+    run: SortedRun
+    leader: Longs
+    controller_epoch: Longs
+    seq: Longs
+
+    @classmethod
+    def of(cls, run: SortedRun) -> "_Leaders":
+        return cls(run, *(longs(run.rows[name]) for name in ("leader", "first_controller_epoch", "seq")))
+
+    def last_before(self, death: Mapping[str, Any]) -> Longs:
+        """The last state of each partition that the controller knew when it recorded a death."""
+        earlier = self.controller_epoch < death["controller_epoch"]
+        own = (self.controller_epoch == death["controller_epoch"]) & (self.seq < death["seq"])
+        known = numpy.flatnonzero(earlier | own)
+        starts = group_starts(self.run.key[known])
+        found: Longs = known[numpy.append(starts[1:], len(known))[: len(starts)] - 1]
+        return found
+
+
+def _of_death(death: Mapping[str, Any], states: Sequence[_Leaders]) -> pyarrow.Table:
+    """The partitions that a broker led when it died, by the states that the controller knew, as _SCHEMA."""
+    last = [of.last_before(death) for of in states]
+    key, sub = (
+        numpy.concatenate([column[rows] for column, rows in zip(columns, last, strict=True)])
+        for columns in ([of.run.key for of in states], [of.run.sub for of in states])
+    )
+    order = sorted_order((sub, key))
+    ends = numpy.append(group_starts(key[order])[1:], len(order))[: len(order)] - 1
+    is_last = numpy.zeros(len(order), bool)
+    is_last[order[ends]] = True
+    parts, first = [_SCHEMA.empty_table()], 0
+    for of, rows in zip(states, last, strict=True):
+        led = rows[is_last[first : first + len(rows)] & (of.leader[rows] == death["broker"])]
+        parts.append(_waiting(death, of.run.rows.take(pyarrow.array(led))))
+        first += len(rows)
+    return pyarrow.concat_tables(parts)
+
+
+def _waiting(death: Mapping[str, Any], led: pyarrow.Table) -> pyarrow.Table:
+    """The rows of _SCHEMA of a death and these states of what the broker led."""
+    names = [led[name].cast(pyarrow.string()) for name in ("node", "incarnation", "seq")]
+    state = pyarrow.compute.binary_join_element_wise(*names, "/")
+    stated = {name: [death[name]] * led.num_rows for name in _OF_DEATHS[2:]}
+    return pyarrow.table({"key": led["key"], "sub": led["sub"], **stated, "state": state}, schema=_SCHEMA)
 
 
 def _followed(batch: BucketBatch, led: pyarrow.Table) -> tuple[pyarrow.Table, Longs, Longs]:

@@ -14,6 +14,8 @@ from audit.rules.partition_states import Groups
 from audit.rules.rule import Explanation
 from cluster.model.broker import NO_LEADER
 from state_log.decision_histories import (
+    CHANGES_LEADER,
+    ELECTION_CHANGES_LEADER,
     ELECTION_KEEPS_ISR,
     ELECTION_RAISES_EPOCH,
     ELECTION_REASONS,
@@ -44,6 +46,7 @@ def violations_of_decisions(groups: Groups, before: Longs, after: Longs, by_one:
         ISR_CHANGE_KEEPS_LEADER: begins_with(reason, ASKED_BY) & (other_leader | (epoch != was_epoch)),
         REMOVAL_TAKES_ONE: is_one_of(reason, sorted(REMOVALS))
         & (adds | loses_more | other_leader & (leader != NO_LEADER)),
+        ELECTION_CHANGES_LEADER: is_one_of(reason, sorted(CHANGES_LEADER)) & ~other_leader & (leader != NO_LEADER),
     }
     return {rule: numpy.asarray(by_one & flags, bool) for rule, flags in found.items()}
 
@@ -82,5 +85,11 @@ EXPLAINS: Final = {
         "When a replica leaves the ISR, the others stay, and no other leader is elected.",
         _ELECTION,
         kafka="a line about it may have a state that another controller wrote",
+    ),
+    ELECTION_CHANGES_LEADER: Explanation(
+        "error",
+        "A preferred election, and one for a controlled shutdown, elects another broker than the one that leads.",
+        "who asked for the election: clients lost their leader for nothing, or a broker that stops leads on",
+        kafka="the log does not say why a leader was elected",
     ),
 }

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 import numpy
 import pyarrow
 
+from audit.records.orders import sorted_order
 from audit.records.sorted_runs import gather_all
 from audit.records.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs
 from audit.rules.rule import KEY, BucketBatch, Kept
@@ -34,7 +35,7 @@ def deletions_of(rows: pyarrow.Table) -> pyarrow.Table:
 def reduce_deletions(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by key; keep the first time of each."""
     key, at_ms = keys(rows["key"]), longs(rows["sub"])
-    order = numpy.lexsort((at_ms, key))
+    order = sorted_order((at_ms, key))
     first = order[group_starts(key[order])]
     return _table(key[first], at_ms[first])
 

@@ -7,6 +7,7 @@ import numpy
 import pyarrow
 
 from audit.records.findings import AuditFinding, RuleViolation, changes
+from audit.records.orders import sorted_order
 from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import gather
 from audit.records.vectors import (
@@ -53,7 +54,7 @@ def reduce_claims(rows: pyarrow.Table) -> pyarrow.Table:
     key, sub, leader = keys(rows["key"]), longs(rows["sub"]), longs(rows["leader"])
     if are_in_order(key, sub, leader):
         return rows
-    order = numpy.lexsort((leader, sub, key))
+    order = sorted_order((leader, sub, key))
     starts = group_starts(key[order], sub[order], leader[order])
     order = order_in_groups(order, starts, lambda chosen: by_reference(rows, chosen))
     return rows.take(order[starts])

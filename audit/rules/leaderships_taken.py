@@ -5,6 +5,7 @@ from typing import Final
 import numpy
 import pyarrow
 
+from audit.records.orders import sorted_order
 from audit.records.sealed_runs import Sealing
 from audit.records.vectors import (
     ABSENT,
@@ -54,7 +55,7 @@ def reduce_taken(rows: pyarrow.Table) -> pyarrow.Table:
     key, sub = keys(rows["key"]), longs(rows["sub"])
     if are_in_order(key, sub):
         return rows
-    order = numpy.lexsort((sub, key))
+    order = sorted_order((sub, key))
     starts = group_starts(key[order], sub[order])
     order = order_in_groups(order, starts, lambda chosen: by_reference(rows, chosen))
     minimum = longs(rows["min_insync_replicas"])[order]
@@ -86,7 +87,7 @@ def answers_of(rows: pyarrow.Table) -> pyarrow.Table:
 def reduce_answers(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by key and leader epoch; keep the first time of each."""
     key, sub, answered_ms = keys(rows["key"]), longs(rows["sub"]), longs(rows["answered_ms"])
-    order = numpy.lexsort((answered_ms, sub, key))
+    order = sorted_order((answered_ms, sub, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
 
 

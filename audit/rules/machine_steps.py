@@ -11,6 +11,7 @@ import numpy
 import pyarrow
 
 from audit.records.findings import AuditFinding, RuleViolation, changes
+from audit.records.orders import sorted_order
 from audit.records.sealed_runs import Sealing
 from audit.records.vectors import (
     Keys,
@@ -117,7 +118,7 @@ def reduce_machine_steps(rows: pyarrow.Table) -> pyarrow.Table:
     key, sub = keys(rows["key"]), longs(rows["sub"])
     if are_in_order(key, sub):
         return rows
-    order = numpy.lexsort((sub, key))
+    order = sorted_order((sub, key))
     starts = group_starts(key[order], sub[order])
     if len(starts) < len(order):
         order = order_in_groups(order, starts, lambda chosen: _contents(rows, chosen))

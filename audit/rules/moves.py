@@ -13,6 +13,7 @@ import numpy
 import pyarrow
 
 from audit.records.findings import AuditFinding, RuleViolation, changes
+from audit.records.orders import sorted_order
 from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import HIGHEST, gather_all
 from audit.records.vectors import (
@@ -76,7 +77,7 @@ def reduce_moves(rows: pyarrow.Table) -> pyarrow.Table:
     texts = [ranks(rows[name]) for name in ("to_state", "incarnation", "node")]
     lists = [BrokerLists(rows[name]).set_hashes() for name in ("replicas", "adding_replicas", "removing_replicas")]
     key, sub = keys(rows["key"]), longs(rows["sub"])
-    order = numpy.lexsort((*lists, *texts, longs(rows["at_ms"]), sub, key))
+    order = sorted_order((*lists, *texts, longs(rows["at_ms"]), sub, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
 
 

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy
 import pyarrow
 
+from audit.records.orders import sorted_order
 from audit.records.sorted_runs import NOTHING, SortedRun, gather, neighbours
-from audit.records.vectors import Flags, Keys, Longs, keys, longs, unique_pairs
+from audit.records.vectors import Flags, Keys, Longs, group_starts, keys, longs, unique_pairs
 from audit.rules.rule import BucketBatch, Kept
 
 _NO_ROWS: Final = numpy.zeros(0, numpy.int64)
@@ -59,8 +60,10 @@ def pairs_before(touched: Touched, where: Callable[[Keys, Longs], Longs]) -> Pai
     ]
     befores = [where(key[which], low[which]) for which, low, _ in chosen]
     afters = [where(key[which], high[which]) for which, _, high in chosen]
-    pairs = numpy.unique(numpy.stack((numpy.concatenate(befores), numpy.concatenate(afters))), axis=1)
-    return Pairs(pairs[0], pairs[1])
+    before, after = numpy.concatenate(befores), numpy.concatenate(afters)
+    order = sorted_order((after, before))
+    each = order[group_starts(before[order], after[order])]
+    return Pairs(before[each], after[each])
 
 
 def pairs_now(key: Keys, touched: Flags) -> Pairs:

@@ -7,6 +7,7 @@ import pyarrow
 
 from audit.reading.kafka.rows import are_kafka, is_first_role, without_kafka_requests
 from audit.records.findings import AuditFinding, RuleViolation
+from audit.records.orders import sorted_order
 from audit.records.sorted_runs import SortedRun, gather
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, mixed, text_hashes
 from audit.rules.rule import KEY, BucketBatch, Explanation, Kept, Rule, once
@@ -51,7 +52,7 @@ def _compared(batch: BucketBatch) -> _Compared:
     if not part.num_rows:
         return _Compared([], _SCHEMA.empty_table())
     key, who, seq = keys(part["key"]), _incarnations(part), longs(part["seq"])
-    order = numpy.lexsort((seq, who, key))
+    order = sorted_order((seq, who, key))
     part, key, who, seq = part.take(order), key[order], who[order], seq[order]
     starts = group_starts(key, who)
     # The view so far stands before the records of its group, so that each is compared with the one before it.
@@ -78,7 +79,7 @@ def _compared(batch: BucketBatch) -> _Compared:
 def reduce_views(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by key and incarnation; keep the last row of each."""
     key, sub = keys(rows["key"]), longs(rows["sub"])
-    order = numpy.lexsort((numpy.arange(len(key)), sub, key))
+    order = sorted_order((sub, key))
     starts = group_starts(key[order], sub[order])
     return rows.take(order[numpy.append(starts[1:], len(order))[: len(starts)] - 1])
 

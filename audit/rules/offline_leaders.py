@@ -10,6 +10,7 @@ import numpy
 import pyarrow
 
 from audit.records.findings import AuditFinding, RuleViolation
+from audit.records.orders import sorted_order
 from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import NOTHING, SortedRun, gather, neighbours
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, mixed
@@ -54,7 +55,7 @@ def leaders_of(rows: pyarrow.Table) -> pyarrow.Table:
 def reduce_leaders(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by key and number of the record; keep one row of each, the same in whatever order they came."""
     key, sub = keys(rows["key"]), longs(rows["sub"])
-    order = numpy.lexsort((longs(rows["leader"]), sub, key))
+    order = sorted_order((longs(rows["leader"]), sub, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
 
 

@@ -6,6 +6,7 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
+from audit.records.orders import sorted_order
 from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import SortedRun
 from audit.records.vectors import (
@@ -103,7 +104,7 @@ def reduce_states(rows: pyarrow.Table) -> pyarrow.Table:
     key, sub, content = keys(rows["key"]), longs(rows["sub"]), keys(rows["content"])
     if are_in_order(key, sub, content):
         return rows
-    order = numpy.lexsort((content, sub, key))
+    order = sorted_order((content, sub, key))
     starts = group_starts(key[order], sub[order], content[order])
     if len(starts) == len(order):
         return rows.take(order)

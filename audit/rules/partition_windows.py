@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy
 import pyarrow
 
+from audit.records.orders import sorted_order
 from audit.records.sorted_runs import HIGHEST, NOTHING, Runs, SortedRun, expand, gather, joined
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, keys, longs, unique_pairs
 from audit.rules.deleted_partitions import DELETIONS
@@ -126,7 +127,7 @@ def _touched(states: pyarrow.Table, taken: pyarrow.Table, ended: Keys) -> _Touch
     of_epoch[len(states) : len(states) + len(taken)] = True
     chosen = sub != ABSENT
     key, sub, of_epoch = key[chosen], sub[chosen], of_epoch[chosen]
-    order = numpy.lexsort((sub, key))
+    order = sorted_order((sub, key))
     key, sub, of_epoch = key[order], sub[order], of_epoch[order]
     starts = group_starts(key)
     if not len(starts):

@@ -57,6 +57,7 @@ def findings_of(batch: BucketBatch, violations: Mapping[str, Flags]) -> list[Aud
     return [
         _finding(fields, rule, batch.subjects)
         for rule, violated in violations.items()
+        if violated.any()
         for part in rows.take(pyarrow.array(numpy.flatnonzero(violated))).to_batches(_AT_ONCE)
         for fields in part.to_pylist()
     ]

@@ -12,6 +12,7 @@ import pyarrow
 
 from audit.reading.kafka.rows import are_kafka, is_first_role
 from audit.records.findings import NOT_COMPARED, AuditFinding, RuleViolation
+from audit.records.orders import sorted_order
 from audit.records.sorted_runs import gather_all
 from audit.records.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs, ranks, text_hashes
 from audit.rules.rule import KEY, TEXT, BucketBatch, Kept, Rule, once
@@ -94,7 +95,7 @@ def reduce_recreations(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by key and `sub`; keep the first deletion and the last creation of each."""
     rows = rows.unify_dictionaries()
     key, sub, place = keys(rows["key"]), longs(rows["sub"]), _place(rows)
-    order = numpy.lexsort((numpy.where(sub & 1 == _CREATED, -place, place), sub, key))
+    order = sorted_order((numpy.where(sub & 1 == _CREATED, -place, place), sub, key))
     kept = numpy.ones(len(order), bool)
     kept[1:] = (key[order][1:] != key[order][:-1]) | (sub[order][1:] != sub[order][:-1])
     return rows.take(pyarrow.array(order[kept]))
@@ -144,7 +145,7 @@ def _without_id(rows: pyarrow.Table) -> Flags:
 
 def _place(rows: pyarrow.Table) -> Longs:
     """Numbers that have the order of the records in the logs of controllers; aligned with the rows."""
-    order = numpy.lexsort(
+    order = sorted_order(
         (longs(rows["seq"]), ranks(rows["incarnation"]), ranks(rows["node"]), longs(rows["controller_epoch"]))
     )
     columns = [longs(rows[name])[order] for name in ("seq", "controller_epoch")]

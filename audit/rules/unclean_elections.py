@@ -13,6 +13,7 @@ import numpy
 import pyarrow
 
 from audit.records.findings import AuditFinding, RuleViolation, changes
+from audit.records.orders import sorted_order
 from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import gather_all
 from audit.records.vectors import (
@@ -77,7 +78,7 @@ def reduce_offsets(rows: pyarrow.Table) -> pyarrow.Table:
     single = numpy.where(cut == ABSENT, 0, 1 + longs(rows["seq"]))
     if are_in_order(key, sub, broker, cut, single):
         return rows
-    order = numpy.lexsort((single, cut, broker, sub, key))
+    order = sorted_order((single, cut, broker, sub, key))
     starts = group_starts(key[order], sub[order], broker[order], cut[order], single[order])
     order = order_in_groups(order, starts, lambda chosen: _highest_first(rows, chosen))
     ends = longs(rows["log_end_offset"])[order]

@@ -11,6 +11,7 @@ import numpy
 import pyarrow
 
 from audit.records.findings import HOLDS
+from audit.records.orders import sorted_order
 from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import Runs, gather, gather_all
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, earliest, group_starts, is_one_of, keys, longs, mixed
@@ -103,7 +104,7 @@ def _have_events(rows: pyarrow.Table) -> Flags:
 def reduce_elections(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by event and partition; keep the first times of each, and the last leader epoch."""
     key, sub = keys(rows["key"]), longs(rows["sub"])
-    order = numpy.lexsort((sub, key))
+    order = sorted_order((sub, key))
     starts = group_starts(key[order], sub[order])
     if not len(starts):
         return rows
@@ -124,7 +125,7 @@ def _first(values: Longs, starts: Longs) -> Longs:
 def reduce_epochs(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by partition, leader epoch and event; keep one row of each."""
     key, sub, event = keys(rows["key"]), longs(rows["sub"]), keys(rows["event"])
-    order = numpy.lexsort((event, sub, key))
+    order = sorted_order((event, sub, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order], event[order])]))
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy
 import pyarrow
 
+from audit.records.orders import sorted_order
 from audit.records.sorted_runs import gather_all
 from audit.records.vectors import group_starts, is_one_of, keys, longs
 from audit.rules.rule import KEY, BucketBatch, Kept
@@ -51,7 +52,7 @@ def assignments_of(rows: pyarrow.Table) -> pyarrow.Table:
 def reduce_assignments(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort by partition, controller epoch and number; keep one row of each."""
     key, sub = keys(rows["key"]), longs(rows["sub"])
-    order = numpy.lexsort((sub, key))
+    order = sorted_order((sub, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
 
 

@@ -10,13 +10,19 @@ from audit.storage.output_folder import OutputFolder
 from audit.tables.queries import Answer, answer, on_tables
 
 _FAILOVERS: Final = """
-SELECT detected_ms, detected_time, controller_epoch, cause_id, cause_event, brokers, partitions,
+WITH terms AS (
+    SELECT controller_epoch, min(controller) AS controller, min(previous_controller) AS previous_controller
+    FROM controller_terms GROUP BY controller_epoch
+)
+SELECT f.detected_ms, f.detected_time, f.controller_epoch, f.cause_id, f.cause_event, f.brokers, f.partitions,
+    t.controller, t.previous_controller,
     first_written_ms - detected_ms AS until_first_written_ms,
     last_written_ms - detected_ms AS until_last_written_ms,
     last_taken_ms - detected_ms AS until_last_taken_ms,
     not_elected, not_taken, leaderless_p50_ms, leaderless_p95_ms, leaderless_p99_ms, leaderless_max_ms,
     detected_ms - answered_ms AS since_last_answer_ms, waited_max_ms
-FROM failovers ORDER BY leaderless_max_ms DESC NULLS LAST, detected_ms, controller_epoch, cause_id LIMIT ?
+FROM failovers f LEFT JOIN terms t USING (controller_epoch)
+ORDER BY leaderless_max_ms DESC NULLS LAST, detected_ms, controller_epoch, cause_id LIMIT ?
 """
 _CONTROLLER_FAILOVERS: Final = """
 SELECT from_ms, from_time, controller_epoch, controller, previous_controller, ended,
@@ -77,8 +83,8 @@ def summarize(folder: OutputFolder, limit: int) -> Summary:
 def since_last_record_ms(failover: Mapping[str, Any], ledgers: Iterable[Mapping[str, Any]]) -> int | None:
     """The time from the last record of the first of its brokers to the detection of a failover, in ms.
 
-    The broker died in that time, by its own clock. None where that is unknown: a run that continued hung, or had lost
-    its session.
+    The broker died in that time, by its own clock: an upper bound, for an idle broker records nothing. None where that
+    is unknown: a run that continued hung, or had lost its session.
     """
     detected_ms, found = failover["detected_ms"], []
     for broker in failover["brokers"] if detected_ms is not None else ():

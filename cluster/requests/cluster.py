@@ -99,7 +99,7 @@ class LogHead(Struct, frozen=True):
 
 
 class DescribeLogHeadsResponse(Struct, frozen=True):
-    """One head per log that the process writes."""
+    """The head of the log that the process writes, and before its first record that of its former run."""
 
     heads: tuple[LogHead, ...]
 

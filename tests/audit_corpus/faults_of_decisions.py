@@ -99,6 +99,29 @@ def of_role(to_state: str, change: Callable[[Record], object]) -> Callable[[Logs
     return lambda logs: logs.write_wrongly(BROKER, apply)
 
 
+def by_shutdown(state: Record, named: Brokers) -> None:
+    state.update(cause={**state["cause"], "event": "ControlledShutdownReceived"}, principal="ANONYMOUS")
+
+
+def elect_twice(records: list[Record]) -> None:
+    """One event elects a leader of one partition, and then another one."""
+    elected = follow(records, chosen_partition(records), "Reassign")
+    records.extend(move_back(records, elected))
+    later = {name: elected[name] + 1 for name in ("leader_epoch", "partition_epoch")}
+    records.extend((elected, {**elected, **later}))
+
+
+def apply_again(records: list[Record]) -> None:
+    """A request that was late is carried out after a newer one: the first role of the partition with most of them."""
+    of_partition: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        if record["kind"] == "role" and record["to_state"] in {"leader", "follower"}:
+            of_partition.setdefault((record["topic_id"], record["partition"]), []).append(record)
+    roles = max(of_partition.values(), key=lambda each: each[-1]["leader_epoch"] - each[0]["leader_epoch"])
+    late = {name: value for name, value in roles[0].items() if name != "seq"}
+    records.append({**late, "at_ms": records[-1]["at_ms"], "cause": roles[-1]["cause"]})
+
+
 FAULTS_OF_DECISIONS: Final[dict[str, Fault]] = {
     "sound states after the last one": Fault(
         lambda logs: [write(ASKED, both)(logs), write("Reassign", nothing, nothing)(logs)]
@@ -164,6 +187,25 @@ FAULTS_OF_DECISIONS: Final[dict[str, Fault]] = {
             write("replica offline", lambda s, b: s.update(broker=97, leader=b.other))(logs),
         ],
         {"removal-takes-one-replica": 1},
+    ),
+    "a preferred election where the preferred replica leads": Fault(
+        write("Preferred", nothing), {"election-changes-leader": 1}
+    ),
+    "an election for a controlled shutdown that elects the broker": Fault(
+        write("ControlledShutdown", by_shutdown), {"election-changes-leader": 1}
+    ),
+    "two elections of one partition in one event": Fault(of_controller(elect_twice)),
+    "a role of an earlier leader epoch, applied again": Fault(
+        lambda logs: logs.write_wrongly(BROKER, apply_again),
+        {"leader-epoch-never-back": 1, "partition-epoch-never-back": 1},
+    ),
+    "a role whose ISR lacks the leader": Fault(
+        of_agent(lambda record: record.update(isr=[b for b in record["isr"] if b != record["leader"]] or [99])),
+        {"agent-disagrees-with-controller": 1, "leader-in-isr": 1},
+    ),
+    "an ISR granted that leaves out a version": Fault(
+        write(ASKED, lambda s, b: s.update(partition_epoch=s["partition_epoch"] + 1)),
+        {"partition-epoch-nobody-wrote": 1},
     ),
     "a leader of an impossible id": Fault(write("Reassign", lambda s, b: s.update(leader=-7)), {"brokers-in-range": 1}),
     "a first state at later epochs": Fault(of_controller(begin_later), {"partition-begins-at-zero": 1}),

@@ -150,6 +150,16 @@ FAULTS_OF_MOVES: Final[dict[str, Fault]] = {
     "a move completed without the new replica that was planned": Fault(
         add(lambda s: [add_other(s), assigned("completed", s["replicas"])]), {"move-ends-as-planned": 1}
     ),
+    "a move completed that was cancelled": Fault(
+        add(
+            lambda state: [
+                add_other(state),
+                assigned("cancelled", state["replicas"]),
+                assigned("completed", [*state["replicas"], OTHER]),
+            ]
+        ),
+        {"move-ends-as-planned": 1},
+    ),
     "a move cancelled that keeps its new replica": Fault(
         add(lambda s: [add_other(s), assigned("cancelled", [*s["replicas"], OTHER])]), {"move-ends-as-planned": 1}
     ),

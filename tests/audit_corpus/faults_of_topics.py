@@ -88,8 +88,37 @@ def see_again(broker: int, to_state: str, by: int = 0) -> Change:
     return change
 
 
+def create_again(records: list[Record]) -> None:
+    new = {name: value for name, value in last(records, "partition", to_state="NewPartition").items() if name != "seq"}
+    records.append({**new, "at_ms": records[-1]["at_ms"], "cause": later_cause(records, new)})
+
+
+def load_older(records: list[Record], *, leader_epochs: int) -> None:
+    """A controller begins with a state that was replaced: that of the partition with the most versions."""
+    loaded = max((r for r in records if r["kind"] == "loaded"), key=lambda r: max(p[3] for p in r["partitions"]))
+    partition = max(loaded["partitions"], key=lambda each: each[3])
+    partition[2], partition[3] = partition[2] - leader_epochs, partition[3] - 1
+
+
+def register_again(records: list[Record]) -> None:
+    record = registered(records, -1)
+    records.append({name: v for name, v in record.items() if name != "seq"} | {"at_ms": records[-1]["at_ms"]})
+
+
 FAULTS_OF_TOPICS: Final[dict[str, Fault]] = {
     "a topic created twice": Fault(each(again("t8", "topic", "created")), {"topic-created-once": 1}),
+    "a partition created twice": Fault(of_controller(create_again), {"partition-transition-continues": 1}),
+    "a controller that loads an older version of a state": Fault(
+        of_controller(lambda records: load_older(records, leader_epochs=0)),
+        {"controller-epoch-never-back": 1, "one-state-per-partition-epoch": 1},
+    ),
+    "a controller that loads an older leader epoch": Fault(
+        of_controller(lambda records: load_older(records, leader_epochs=1)),
+        {"controller-epoch-never-back": 1, "one-leader-per-epoch": 1, "one-state-per-partition-epoch": 1},
+    ),
+    "a broker that registers twice with one epoch": Fault(
+        lambda logs: logs.write_wrongly("broker-4-", register_again), {"broker-epoch-rises": 1}
+    ),
     "a topic created that was loaded": Fault(each(again("t4", "topic", "created")), {"topic-created-once": 1}),
     "a topic created again under the id it had": Fault(
         each(again(DELETED, "topic", "created")), {"topic-gone-after-deletion": 1}

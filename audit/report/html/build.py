@@ -35,6 +35,7 @@ def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = (
     timelines = Timelines(folder.current_table(TIMELINES_TABLE), until_ms, _gone(folder.current_rows(TOPICS_TABLE)))
     partitions, total = timelines.worst(_by_partition(found))
     failovers = sorted(folder.current_rows(FAILOVERS_TABLE), key=lambda row: -(row["leaderless_max_ms"] or 0))
+    terms = folder.current_rows(TERMS_TABLE)
     return ReportContent(
         verdict=result.verdict,
         ends=result.ends,
@@ -52,10 +53,11 @@ def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = (
         rules=_rules(result.findings),
         findings=[_with_rule(*pair) for pair in zip(found, stories(folder, found), strict=True)],
         findings_total=sum(result.findings.values()),
-        terms=folder.current_rows(TERMS_TABLE),
+        terms=terms,
         sessions=folder.current_rows(SESSIONS_TABLE),
         failovers=[
-            {**row, "since_last_record_ms": since_last_record_ms(row, ledgers)} for row in failovers[:FAILOVERS_MAX]
+            {**row, **_controllers_of(row, terms), "since_last_record_ms": since_last_record_ms(row, ledgers)}
+            for row in failovers[:FAILOVERS_MAX]
         ],
         failovers_total=len(failovers),
         ledgers=ledgers,
@@ -63,6 +65,13 @@ def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = (
         partitions_total=total,
         curve=timelines.curve(),
     )
+
+
+def _controllers_of(failover: Mapping[str, Any], terms: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Find the controller that saw a failover, and the one before it."""
+    epoch = failover["controller_epoch"]
+    own = min((term for term in terms if term["controller_epoch"] == epoch), key=lambda t: t["controller"], default={})
+    return {name: own.get(name) for name in ("controller", "previous_controller")}
 
 
 def _notes(result: AuditResult) -> list[str]:

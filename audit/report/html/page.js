@@ -116,7 +116,7 @@ function findingItem(finding) {
   const item = element("li");
   const details = element("details");
   const line = element("summary");
-  line.append(element("span", finding.severity, `tag ${finding.severity}`), element("b", finding.rule), ` ${subject(finding)}: ${finding.message}`);
+  line.append(element("span", finding.severity, `tag ${finding.severity}`), element("b", finding.rule), finding.provisional ? " (provisional: lines not read yet may withdraw it) " : " ", `${subject(finding)}: ${finding.message}`);
   const evidence = element("div", null, "evidence");
   evidence.append(prose(`${finding.says} Look at ${finding.check_next}.`));
   if (finding.topic_id) evidence.append(prose(`topic id \`${finding.topic_id}\``));
@@ -173,15 +173,18 @@ function findingPoints(nodes) {
 
 const failed = (failover) => {
   const brokers = failover.brokers ?? [];
-  return brokers.length ? `${brokers.length === 1 ? "broker" : "brokers"} ${brokers.join(", ")}` : "found by a new controller";
+  if (brokers.length) return `${brokers.length === 1 ? "broker" : "brokers"} ${brokers.join(", ")}`;
+  if (failover.previous_controller !== null && failover.previous_controller !== undefined) return `controller-${failover.previous_controller}`;
+  return "found by a new controller";
 };
+const movedOf = (failover) => (failover.partitions ? number(failover.partitions) : "none: a clean stop, or it led none");
 const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 function failoverRows() {
   const rows = [];
   for (const failover of content.failovers) {
     const start = failover.detected_ms ?? failover.first_written_ms;
-    if (start === null || start === undefined) continue;
+    if (start === null || start === undefined || !failover.partitions) continue;
     const at = time(start).slice(0, 19), partitions = counted(failover.partitions, "partition");
     const what = narrow.matches ? `${at.slice(11)} ${failed(failover)}` : `${at.slice(5)} ${failed(failover)}: ${partitions}`;
     const leaderless = `p50 ${duration(failover.leaderless_p50_ms)}, p99 ${duration(failover.leaderless_p99_ms)}`;
@@ -252,9 +255,9 @@ function tables() {
   const slowest = all > listed.length ? `${number(all)} in all; the table has the ${listed.length} slowest` : `${number(all)} in all, the slowest first`;
   byId("failovers-hint").textContent = `${slowest}. 0 is the time at which the controller saw that brokers were gone. Before, until their sessions timed out, clients waited as well: since the last answer that a follower had.`;
   table("failover-table", listed, [
-    ["detected", (f) => time(f.detected_ms)], ["failed", failed], ["since its last record", (f) => duration(f.since_last_record_ms), true],
+    ["detected", (f) => time(f.detected_ms)], ["failed", failed], ["gone for at most (since its last record)", (f) => duration(f.since_last_record_ms), true],
     ["since its last answer", (f) => duration(since(f.detected_ms, f.answered_ms ?? null)), true], ["clients waited up to", (f) => duration(f.waited_max_ms), true],
-    ["partitions", (f) => number(f.partitions), true], ["no leader after detection, p50", (f) => duration(f.leaderless_p50_ms), true], ["p95", (f) => duration(f.leaderless_p95_ms), true],
+    ["partitions", movedOf, true], ["no leader after detection, p50", (f) => duration(f.leaderless_p50_ms), true], ["p95", (f) => duration(f.leaderless_p95_ms), true],
     ["p99", (f) => duration(f.leaderless_p99_ms), true], ["longest", (f) => duration(f.leaderless_max_ms), true], ["role not taken", (f) => number(f.not_taken), true],
   ]);
   const terms = content.terms.filter((t) => t.previous_controller !== null && t.from_ms !== null).slice(-20).reverse();

@@ -1,6 +1,7 @@
 """Sessions with a ZooKeeper that takes TLS only, and clients with certificates only."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,18 @@ from msgspec.structs import replace
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from cluster.model.errors import OutcomeUnknownError, ZooKeeperUnreachableError
+from cluster.requests.control import StateLogHead
 from cluster.tls.live import LiveMaterial
 from cluster.tls.settings import TlsSettings
+from cluster.znodes.paths import STATE_LOG, state_log_path
+from cluster.znodes.state_log import encode_heads
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Create, OpResult, SetData, ZkError
 from deploy.local.zookeeper import ServerTls
 from tests.conftest import TEST_SERVER
 from tests.contract.zookeeper_worlds import Events
 from tests.processes.certificates import Issuer, write_secret
+from tests.processes.commands import run_klamm
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real
@@ -115,6 +120,28 @@ async def test_a_refused_handshake_is_said_with_its_cause(
 async def test_names_need_not_be_checked(issuer: Issuer, connect: Connect) -> None:
     tls = settings(issuer.issue("node"), issuer.authority, endpoint_identification_algorithm="")
     assert await (await connect(tls, host="localhost")).exists("/") is not None
+
+
+async def test_heads_of_a_secured_cluster_are_read_with_the_identity_of_a_file(
+    issuer: Issuer, connect: Connect, server: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    node = issuer.issue("node")
+    client = await connect(settings(node, issuer.authority), sets_acl=True)
+    head = StateLogHead("controller-1001", "1795356180123.1", 7, "ab" * 32)
+    parent = STATE_LOG.rpartition("/")[0]
+    made = await client.multi(
+        [Create(parent), Create(STATE_LOG), Create(state_log_path(head.node), encode_heads((head,)))]
+    )
+    assert all(result.ok for result in made)
+    config = tmp_path / "owner.properties"
+    config.write_text(
+        "zookeeper.ssl.client.enable=true\n"
+        f"zookeeper.ssl.keystore.location={node}\nzookeeper.ssl.truststore.location={issuer.authority}\n"
+    )
+    command = "audit", "heads", "--zookeeper", f"127.0.0.1:{server.port}", "--command-config", str(config)
+    answer = await asyncio.to_thread(run_klamm, *command)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert [found["seq"] for found in json.loads(answer.stdout)["heads"]] == [head.seq]
 
 
 async def test_a_port_without_tls_is_named(zookeeper: str, issuer: Issuer) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from cluster.requests.cluster import DescribeLogHeadsRequest, LogHead, ReadStateChangesRequest
 from state_log.apis import state_log_apis
 from state_log.reader import complete_lines, find_segments
-from state_log.record import CHAIN_START, line_digest
+from state_log.record import CHAIN_START, Witness, line_digest
 from state_log.writer import boot_id
 from tests.unit.state_log.test_writer import CHANGE, Clock, open_log
 
@@ -42,3 +42,17 @@ async def test_the_head_counts_what_was_appended_even_where_it_could_not_be_writ
     folder.write_text("no folder")
     log.append([CHANGE])
     assert (log.failures, (await head()).next_seq) == (1, 3)
+
+
+async def test_a_run_without_records_answers_the_head_of_the_run_before_as_well(tmp_path: Path) -> None:
+    former = Witness("broker-1", "1795356180123.1", 7, "ab" * 32)
+    log = open_log(tmp_path, Clock(), former=former)
+    [describe] = [api for api in state_log_apis(log) if api.name == "DescribeLogHeads"]
+    own, before = (await describe.handler(DescribeLogHeadsRequest())).heads  # type: ignore[attr-defined]
+    assert (own.incarnation, own.flushed_seq) == (log.incarnation, -1)
+    assert (before.incarnation, before.next_seq, before.digest) == (former.incarnation, 8, former.digest)
+    assert (before.flushed_seq, before.flushed_digest) == (7, former.digest)
+    log.append([CHANGE])
+    log.sync()
+    [only] = (await describe.handler(DescribeLogHeadsRequest())).heads  # type: ignore[attr-defined]
+    assert (only.incarnation, only.flushed_seq) == (log.incarnation, 1)

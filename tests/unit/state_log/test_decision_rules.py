@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from state_log.decision_histories import (
+    ELECTION_CHANGES_LEADER,
     ELECTION_KEEPS_ISR,
     ELECTION_RAISES_EPOCH,
     ISR_CHANGE_KEEPS_LEADER,
@@ -155,6 +157,10 @@ BEFORE = DecidedState(1, 4, (1, 2), "")
         (DecidedState(1, 5, (), "replica offline"), {REMOVAL_TAKES_ONE}),
         (DecidedState(1, 4, (1, 2, 3), "replica offline"), {REMOVAL_TAKES_ONE}),
         (DecidedState(2, 5, (2,), "replica 1 leaves the ISR"), set()),
+        (DecidedState(2, 5, (1, 2), "Preferred"), set()),
+        (DecidedState(1, 5, (1, 2), "Preferred"), {ELECTION_CHANGES_LEADER}),
+        (DecidedState(1, 5, (1, 2), "ControlledShutdown"), {ELECTION_CHANGES_LEADER}),
+        (DecidedState(1, 5, (1, 2), "Reassign"), set()),
     ],
 )
 def test_what_one_state_may_be_after_another(after: DecidedState, rules: set[str]) -> None:
@@ -162,3 +168,8 @@ def test_what_one_state_may_be_after_another(after: DecidedState, rules: set[str
     assert set(found) == rules
     assert all(message and "{" not in message for message in found.values())
     assert set(found) <= set(MESSAGES)
+
+
+def test_nobody_who_led_before_is_elected_again() -> None:
+    without = DecidedState(-1, 4, (1,), "")
+    assert dict(decision_violations(without, replace(without, leader_epoch=5, reason="ControlledShutdown"))) == {}
