@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from benchmarks.children import Child
 from benchmarks.cluster_load import LoadCommand, LoadMeasures
 from benchmarks.cluster_watch import WatchCommand, Watched

@@ -10,10 +10,10 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from admin.accumulator import ProducerOptions
-from admin.client import AdminClient
-from admin.producer import Delivery, Producer
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.producer import Delivery, Producer
 from benchmarks.children import answer_commands
 from cluster.aio.clock import SystemClock
 from cluster.metrics.quantiles import quantile

@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from broker_agent.log.record_batch import walk
 from cluster.metrics.quantiles import quantile
 from cluster.model.broker import BrokerId, Offset

@@ -19,7 +19,7 @@ from typing import Any
 
 import grpc
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from benchmarks.data_path import Clients, cpu_seconds
 from cluster.metrics.quantiles import quantile
 from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId

@@ -28,7 +28,7 @@ from admin.cli.metrics_text import HTTPS, read_metrics
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.target import parse_addresses
-from admin.waiting import NOTICE_AFTER_S
+from admin.connecting.waiting import NOTICE_AFTER_S
 from cluster.model.bounds import FILE_BYTES
 from cluster.model.errors import StartupError
 from cluster.model.printable import counted

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from admin.health import HealthIssue, Severity
+from admin.describing.health import HealthIssue, Severity
 from cluster.model.printable import counted
 from cluster.process.descriptors import UNLIMITED
 

@@ -8,7 +8,7 @@ from typing import Final
 from admin.cli.options import run
 from admin.cli.output import say
 from admin.cli.target import Target, find_target
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from adoption.command_config import read_command_config
 from cluster.aio.clock import SystemClock
 from cluster.config.config import check_zookeeper

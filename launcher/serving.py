@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.model.errors import ApiError, PeerUnreachableError, StartupError
 from cluster.process.identity import GONE, RUNNING
 from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, Member

@@ -5,7 +5,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from admin.access_lists import (
+from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, talks_to_cluster
+from admin.cli.output import examples, say, write
+from admin.cli.shared_options import with_options
+from admin.connecting.client import AdminClient
+from admin.describing.access_lists import (
     Grants,
     Resources,
     as_description,
@@ -14,10 +18,6 @@ from admin.access_lists import (
     filters,
     rules_to_add,
 )
-from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, talks_to_cluster
-from admin.cli.output import examples, say, write
-from admin.cli.shared_options import with_options
-from admin.client import AdminClient
 from cluster.model.errors import ApiError, ConfigError, ErrorCode
 from cluster.model.printable import counted
 from cluster.requests.acls import AclCreation, DeleteAclsFilter

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from admin.brokers_view import described_cluster, of_controller_or_brokers
 from admin.cli.broker_documents import (
     BROKER_COLUMNS,
     all_broker_documents,
@@ -23,8 +22,9 @@ from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.parsing import alterations, parse_configs, parse_partition_names
 from admin.cli.plans import plan_document, write_plan
 from admin.cli.shutdown import SHUTDOWN_EXAMPLES, shutdown
-from admin.client import AdminClient
-from admin.connection import KLAMM
+from admin.connecting.client import AdminClient
+from admin.connecting.connection import KLAMM
+from admin.describing.brokers_view import described_cluster, of_controller_or_brokers
 from cluster.cli.documents import Format, write_document, write_table
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.cluster import AcknowledgeDamageResponse, DescribeClusterResponse, LostOffsets

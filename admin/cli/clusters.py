@@ -6,14 +6,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from admin.brokers_view import answer_or_later, described_cluster, of_controller_or_brokers
 from admin.cli.broker_documents import BROKER_COLUMNS, all_broker_documents, by_registration
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.recover import EPILOG, recover
-from admin.client import AdminClient
-from admin.connection import KAFKA, KLAMM
-from admin.health import HealthIssue, Severity, Trouble, find_trouble, hosting_brokers
+from admin.connecting.client import AdminClient
+from admin.connecting.connection import KAFKA, KLAMM
+from admin.describing.brokers_view import answer_or_later, described_cluster, of_controller_or_brokers
+from admin.describing.health import HealthIssue, Severity, Trouble, find_trouble, hosting_brokers
 from cluster.cli.documents import Format
 from cluster.model.errors import ApiError, PeerUnreachableError
 from cluster.model.exit_codes import ExitCode

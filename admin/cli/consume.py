@@ -17,10 +17,10 @@ from admin.cli.output import examples, say, say_wait
 from admin.cli.parsing import parse_since
 from admin.cli.record_formats import Part, json_lines, text_lines
 from admin.cli.target import Target
-from admin.consumer import Consumer, ConsumerOptions
-from admin.offsets import list_offsets
-from admin.record_batches import Record
-from admin.topology import Topology
+from admin.consuming.consumer import Consumer, ConsumerOptions
+from admin.consuming.offsets import list_offsets
+from admin.consuming.record_batches import Record
+from admin.describing.topology import Topology
 from cluster.aio.clock import SystemClock
 from cluster.model.broker import UNKNOWN_OFFSET, Offset
 from cluster.model.errors import ApiError, ErrorCode

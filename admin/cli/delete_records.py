@@ -10,7 +10,7 @@ from admin.cli.completions import partition_names
 from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_partition_names, read_input
-from admin.partition_files import parse_offsets
+from admin.moving.partition_files import parse_offsets
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode
 from cluster.model.exit_codes import ExitCode

@@ -10,9 +10,9 @@ from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, talks_t
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import by_topic, read_input
 from admin.cli.plans import plan_document, write_plan
-from admin.client import AdminClient
-from admin.missing_topics import missing_topic
-from admin.partition_files import parse_partitions
+from admin.connecting.client import AdminClient
+from admin.moving.partition_files import parse_partitions
+from admin.producing.missing_topics import missing_topic
 from cluster.cli.documents import Format
 from cluster.model.errors import ErrorCode
 from cluster.model.exit_codes import ExitCode

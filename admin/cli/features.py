@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from admin.cli.options import Cluster, DryRunOption, talks_to_cluster
 from admin.cli.output import examples, say, write
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.cli.documents import Format
 from cluster.model.errors import ErrorCode
 from cluster.model.exit_codes import ExitCode

@@ -8,9 +8,9 @@ import typer
 from admin.cli.completions import broker_ids, topic_names
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
-from admin.client import AdminClient
-from admin.missing_topics import refuse_missing
-from admin.progress import some_of
+from admin.connecting.client import AdminClient
+from admin.moving.progress import some_of
+from admin.producing.missing_topics import refuse_missing
 from cluster.cli.documents import Format
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.model.exit_codes import ExitCode

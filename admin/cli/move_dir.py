@@ -9,9 +9,9 @@ from admin.cli.completions import broker_ids, partition_names
 from admin.cli.options import Cluster, DryRunOption, WaitOption, YesOption, confirm, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import alterations, parse_partition_names
-from admin.client import AdminClient
-from admin.log_dir_balance import DirectoryBalance, plan_balance
-from admin.log_dir_moves import (
+from admin.connecting.client import AdminClient
+from admin.moving.log_dir_balance import DirectoryBalance, plan_balance
+from admin.moving.log_dir_moves import (
     DirMovesPlan,
     PlannedDirMove,
     RefusedDirMove,
@@ -23,7 +23,7 @@ from admin.log_dir_moves import (
     wait_for_dirs,
     without,
 )
-from admin.progress import some_of
+from admin.moving.progress import some_of
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ErrorCode

@@ -10,9 +10,9 @@ from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_since
-from admin.client import AdminClient
-from admin.offsets import find_offsets, find_times
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.consuming.offsets import find_offsets, find_times
+from admin.describing.topology import Topology
 from cluster.aio.clock import SystemClock
 from cluster.model.bounds import INT64_MAX
 from cluster.model.broker import UNKNOWN_OFFSET

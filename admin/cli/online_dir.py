@@ -7,7 +7,7 @@ import typer
 from admin.cli.completions import broker_ids
 from admin.cli.options import Cluster, DryRunOption, talks_to_cluster
 from admin.cli.output import examples, say, write
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.cli.documents import Format
 from cluster.requests.log_dirs import OnlineLogDirResponse
 

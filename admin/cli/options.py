@@ -15,9 +15,9 @@ from admin.cli.completions import context_names
 from admin.cli.output import say_wait
 from admin.cli.shared_options import with_options
 from admin.cli.target import Target, find_target
-from admin.client import AdminClient
-from admin.node_search import NoAnswerError
-from admin.waiting import OnWait
+from admin.connecting.client import AdminClient
+from admin.connecting.node_search import NoAnswerError
+from admin.connecting.waiting import OnWait
 from cluster.cli.documents import Format
 from cluster.cli.typed_command import name_cluster
 from cluster.model.errors import StartupError

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from admin.waiting import Notice
+from admin.connecting.waiting import Notice
 from cluster.cli.documents import Format, write_document, write_table
 from cluster.cli.typed_command import as_typed
 

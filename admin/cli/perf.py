@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from admin.accumulator import ProducerOptions
 from admin.cli.options import TIMEOUT_MAX_S, Acks, Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.produce import (
@@ -19,11 +18,12 @@ from admin.cli.produce import (
     LingerOption,
     TopicArgument,
 )
-from admin.client import AdminClient
-from admin.consume_load import ConsumeLoad, ConsumeMeasures, ConsumePlan
-from admin.consumer import ConsumerOptions
-from admin.produce_load import RECORD_SIZE_MIN, ProduceLoad, ProduceMeasures, ProducePlan
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.consuming.consume_load import ConsumeLoad, ConsumeMeasures, ConsumePlan
+from admin.consuming.consumer import ConsumerOptions
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.produce_load import RECORD_SIZE_MIN, ProduceLoad, ProduceMeasures, ProducePlan
 from cluster.aio.clock import SystemClock
 from cluster.cli.documents import Format
 from cluster.model.compression import CompressionCodec

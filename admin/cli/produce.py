@@ -12,16 +12,16 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from admin.accumulator import ProducerOptions
 from admin.cli.completions import topic_names
 from admin.cli.lines import read_lines
 from admin.cli.options import TIMEOUT_MAX_S, Acks, names_cluster, run
 from admin.cli.output import examples, say, say_wait
 from admin.cli.record_formats import NewRecord, parse_json_line
 from admin.cli.target import Target
-from admin.producer import Producer
-from admin.record_batches import Headers
-from admin.topology import Topology
+from admin.consuming.record_batches import Headers
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.producer import Producer
 from cluster.aio.clock import SystemClock
 from cluster.model.compression import CompressionCodec
 from cluster.model.errors import ApiError, ClusterError, ErrorCode

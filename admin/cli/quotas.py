@@ -9,7 +9,7 @@ from admin.cli.broker_documents import config_documents, write_configs
 from admin.cli.output import say
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.cli.documents import Format, write_document
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.configs import AlterConfigsResource, ConfigResource

@@ -23,8 +23,8 @@ from admin.cli.reassignment_outcomes import (
     wait_for_moves,
 )
 from admin.cli.reassignment_throttles import PreserveOption, ThrottleOption, clear_throttle, set_throttle
-from admin.client import AdminClient
-from admin.log_dir_moves import (
+from admin.connecting.client import AdminClient
+from admin.moving.log_dir_moves import (
     UnfinishedMove,
     WantedDirs,
     chosen_brokers,
@@ -34,9 +34,9 @@ from admin.log_dir_moves import (
     unknown_partitions,
     wait_for_dirs,
 )
-from admin.missing_topics import refuse_missing
-from admin.partition_files import parse_reassignment, parse_replica_dirs, parse_topics, reassignment_document
-from admin.replica_moves import Assignment, ProposedMoves, compare, propose_moves, with_directories
+from admin.moving.partition_files import parse_reassignment, parse_replica_dirs, parse_topics, reassignment_document
+from admin.moving.replica_moves import Assignment, ProposedMoves, compare, propose_moves, with_directories
+from admin.producing.missing_topics import refuse_missing
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ConfigError, ErrorCode, all_refusals

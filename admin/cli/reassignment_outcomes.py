@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import asdict
 
 from admin.cli.output import say
-from admin.client import AdminClient
-from admin.progress import Progress
+from admin.connecting.client import AdminClient
+from admin.moving.progress import Progress
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.requests.reassignments import AlterPartitionReassignmentsResponse, DescribedReassignment

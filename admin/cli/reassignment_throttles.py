@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from admin import throttles
 from admin.cli.output import say
 from admin.cli.reassignment_outcomes import describe_moves
-from admin.client import AdminClient
-from admin.replica_moves import Assignment
+from admin.connecting.client import AdminClient
+from admin.moving import throttles
+from admin.moving.replica_moves import Assignment
 from cluster.model.bounds import INT64_MAX
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.partition import ReplicaAssignment, TopicPartition

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from admin.record_batches import Headers, Record
+from admin.consuming.record_batches import Headers, Record
 from cluster.model.errors import DECODE_ERRORS, ConfigError
 from cluster.model.printable import printable_json
 

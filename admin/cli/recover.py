@@ -9,7 +9,7 @@ import typer
 from admin.cli.options import Cluster, YesOption, confirm, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.plans import change_text, partition_document
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.cli.documents import Format, write_table
 from cluster.model.errors import StartupError
 from cluster.model.exit_codes import ExitCode

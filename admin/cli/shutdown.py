@@ -10,8 +10,8 @@ from admin.cli.completions import broker_ids
 from admin.cli.options import Cluster, DryRunOption, WaitOption, talks_to_cluster
 from admin.cli.output import examples, say
 from admin.cli.plans import plan_document, write_plan
-from admin.client import AdminClient
-from admin.kafka_requests import HOW_TO_STOP
+from admin.connecting.client import AdminClient
+from admin.kafka.kafka_requests import HOW_TO_STOP
 from cluster.cli.documents import Format, write_document
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ErrorCode

@@ -14,7 +14,7 @@ from admin.cli.options import TIMEOUT_MAX_S, FormatOption, names_cluster, run
 from admin.cli.output import examples, say, say_wait, write
 from admin.cli.parsing import parse_partition_names, parse_since
 from admin.cli.target import Target
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.aio.clock import SystemClock
 from cluster.cli.documents import Format, write_table
 from cluster.model.errors import (

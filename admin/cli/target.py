@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from admin.cli.contexts_file import DEFAULT_DATA, Context, read_contexts
-from admin.client import AdminClient
-from admin.waiting import OnWait
+from admin.connecting.client import AdminClient
+from admin.connecting.waiting import OnWait
 from cluster.config.client_properties import ClientSecurity, read_client_security
 from cluster.model import bounds
 from cluster.model.errors import ConfigError, StartupError

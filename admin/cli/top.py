@@ -19,9 +19,9 @@ from admin.cli.metrics_text import read_metrics
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say_wait, wait_line
 from admin.cli.target import parse_addresses
-from admin.client import AdminClient
-from admin.load import Load, compare, take_sample
-from admin.waiting import Notice
+from admin.connecting.client import AdminClient
+from admin.connecting.waiting import Notice
+from admin.describing.load import Load, compare, take_sample
 from cluster.cli.documents import Format
 from cluster.cli.tables import table_lines
 from cluster.model.printable import counted, printable, printable_json

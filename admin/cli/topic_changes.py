@@ -13,8 +13,8 @@ from admin.cli.options import Cluster, ConfigOption, DryRunOption, WaitOption, Y
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import alterations, parse_assignment, parse_configs
 from admin.cli.plans import join_plans, plan_document, write_plan
-from admin.client import AdminClient
-from admin.progress import Progress
+from admin.connecting.client import AdminClient
+from admin.moving.progress import Progress
 from cluster.cli.documents import Format
 from cluster.model.errors import ApiError, ErrorCode, FieldViolation
 from cluster.model.exit_codes import ExitCode

@@ -7,12 +7,6 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import asdict
 
-from admin.brokers_view import (
-    UNKNOWN_PARTITION_EPOCH,
-    described_topics,
-    listed_topics,
-    of_controller_or_brokers,
-)
 from admin.cli.broker_documents import config_documents, write_configs
 from admin.cli.completions import topic_names
 from admin.cli.delete_records import DELETE_RECORDS_EXAMPLES, delete_records
@@ -23,9 +17,15 @@ from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import partition_document, plan_document, write_plan
 from admin.cli.shared_options import with_options
 from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
-from admin.client import AdminClient
-from admin.missing_topics import refuse_missing
-from admin.partition_filters import NEED_MIN_ISR, PartitionFilter, chosen
+from admin.connecting.client import AdminClient
+from admin.describing.brokers_view import (
+    UNKNOWN_PARTITION_EPOCH,
+    described_topics,
+    listed_topics,
+    of_controller_or_brokers,
+)
+from admin.moving.partition_filters import NEED_MIN_ISR, PartitionFilter, chosen
+from admin.producing.missing_topics import refuse_missing
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ErrorCode, StartupError

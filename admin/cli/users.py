@@ -21,7 +21,7 @@ from admin.cli.quotas import (
     quotas_of,
     quotas_text,
 )
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.cli.documents import Format, write_document, write_table
 from cluster.model.errors import ApiError, ConfigError, ErrorCode
 from cluster.requests.configs import USER_RESOURCE

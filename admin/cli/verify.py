@@ -8,10 +8,10 @@ import typer
 from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
-from admin.client import AdminClient
-from admin.missing_topics import refuse_missing
-from admin.replica_verification import ReplicaReader, VerifiedPartition, strategy_of, verify_partition
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.describing.replica_verification import ReplicaReader, VerifiedPartition, strategy_of, verify_partition
+from admin.describing.topology import Topology
+from admin.producing.missing_topics import refuse_missing
 from cluster.aio.rate_limiter import RateLimiter
 from cluster.cli.documents import Format
 from cluster.model.errors import ApiError, ErrorCode

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.cli.documents import Format
 from cluster.model.errors import ErrorCode
 from cluster.requests.cluster import ClusterEvent, WatchResponse

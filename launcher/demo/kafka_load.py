@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from admin.record_history import Acknowledged, RecordId
+from admin.consuming.record_history import Acknowledged, RecordId
 from launcher.demo.load import RecordLoad
 
 _STOP_S: Final = 10.0

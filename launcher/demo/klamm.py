@@ -8,14 +8,14 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from admin.accumulator import ProducerOptions
-from admin.client import AdminClient
-from admin.consumer import Consumer
-from admin.offsets import list_offsets
-from admin.producer import Delivery, Producer
-from admin.record_batches import Record
-from admin.record_history import Acknowledged, RecordId
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.consuming.consumer import Consumer
+from admin.consuming.offsets import list_offsets
+from admin.consuming.record_batches import Record
+from admin.consuming.record_history import Acknowledged, RecordId
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.producer import Delivery, Producer
 from cluster.aio.clock import SystemClock
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
 from cluster.process.local_cluster import BROKER, CONTROLLER

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from admin.record_history import Acknowledged, HistoryRule, RecordId, Senders, Stored, summarize
+from admin.consuming.record_history import Acknowledged, HistoryRule, RecordId, Senders, Stored, summarize
 
 _STEP_S: Final = 0.02
 

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from admin.record_history import HistoryRule
+from admin.consuming.record_history import HistoryRule
 from cluster.cli.typed_command import typed_command
 from cluster.model.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from admin.record_batches import Record, build_batches, decode_records
+from admin.consuming.record_batches import Record, build_batches, decode_records
 from broker_agent.compaction.log_cleaner import LogCleaner
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import BatchHeader, encode_with_records, parse_header, walk

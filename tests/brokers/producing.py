@@ -5,12 +5,12 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from admin.accumulator import ProducerOptions
-from admin.connection import ClusterConnection
-from admin.producer import Delivery, Producer
-from admin.record_batches import decode_records
-from admin.topology import Topology
-from admin.waiting import ClientWaits
+from admin.connecting.connection import ClusterConnection
+from admin.connecting.waiting import ClientWaits
+from admin.consuming.record_batches import decode_records
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.producer import Delivery, Producer
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode, PeerUnreachableError
 from cluster.requests.agents import AllocateProducerIdsRequest, AllocateProducerIdsResponse

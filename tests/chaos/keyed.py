@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from admin.accumulator import ProducerOptions
-from admin.producer import Delivery, Producer
-from admin.record_batches import Record
-from admin.record_history import Acknowledged, Anomaly, HistoryRule, RecordId, Stored, check
-from admin.topology import Topology
+from admin.consuming.record_batches import Record
+from admin.consuming.record_history import Acknowledged, Anomaly, HistoryRule, RecordId, Stored, check
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.producer import Delivery, Producer
 from cluster.aio.clock import SystemClock
 from tests.chaos.producers import PARTITIONS, Acknowledgements, id_of, value_of
 

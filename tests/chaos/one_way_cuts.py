@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from admin.cli.clusters import examine
-from admin.client import AdminClient
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.describing.topology import Topology
 from cluster.model.errors import ClusterError
 from cluster.process.local_cluster import ZOOKEEPER
 from cluster.requests.topics import NewTopic

@@ -13,11 +13,11 @@ from typing import Final
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from admin.accumulator import ProducerOptions
-from admin.produce_outcomes import RETRIABLE
-from admin.producer import Delivery, Producer
-from admin.record_history import Acknowledged, RecordId, Senders
-from admin.topology import Topology
+from admin.consuming.record_history import Acknowledged, RecordId, Senders
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.produce_outcomes import RETRIABLE
+from admin.producing.producer import Delivery, Producer
 from cluster.aio.clock import SystemClock
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from admin.record_history import Stored
-from admin.topology import Topology
+from admin.consuming.record_history import Stored
+from admin.describing.topology import Topology
 from broker_agent.log.record_batch import walk
 from launcher.demo.klamm import read_all as read_topic
 from tests.chaos.producers import id_of

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from admin.client import AdminClient
-from admin.offsets import list_offsets
-from admin.record_history import check
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.consuming.offsets import list_offsets
+from admin.consuming.record_history import check
+from admin.describing.topology import Topology
 from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import LATEST_TIMESTAMP
 from cluster.requests.topics import NewTopic

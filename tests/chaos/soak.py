@@ -21,9 +21,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from admin.client import AdminClient
-from admin.record_history import Anomaly, HistoryRule, Stored, check
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.consuming.record_history import Anomaly, HistoryRule, Stored, check
+from admin.describing.topology import Topology
 from cluster.model.errors import ErrorCode
 from cluster.requests.topics import NewTopic
 from launcher.demo.klamm import read_records

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from admin.record_history import HistoryRule
+from admin.consuming.record_history import HistoryRule
 from tests.chaos.table import Row, Verdict, read_rows
 
 _OF_RECORDS: Final = (HistoryRule.LOST, HistoryRule.DUPLICATED, HistoryRule.MOVED)

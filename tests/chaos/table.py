@@ -15,7 +15,7 @@ class Verdict(StrEnum):
     SKIPPED = "skipped"
     """The machine lacks what the fault needs; `problems` say what."""
     RECORDS = "records"
-    """An acknowledged record is not where it was, or one is there twice; see `admin.record_history.HistoryRule`."""
+    """An acknowledged record is not where it was, or twice; see `admin.consuming.record_history.HistoryRule`."""
     REPLICAS = "replicas"
     """Replicas differ."""
     AUDIT = "audit"
@@ -34,7 +34,7 @@ _GOOD: Final = (Verdict.OK, Verdict.SKIPPED)
 class Row(Struct, kw_only=True):
     """One round. Durations in seconds; `named`: what `klamm cluster health` said while it was not healthy.
 
-    `violations`: how many records broke which rule of `admin.record_history`.
+    `violations`: how many records broke which rule of `admin.consuming.record_history`.
     """
 
     seed: int

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from admin.client import AdminClient
-from admin.producer import Delivery, Producer
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.describing.topology import Topology
+from admin.producing.producer import Delivery, Producer
 from cluster.aio.clock import SystemClock
 from tests.compose.observation import Observation
 from tests.compose.stack import BROKERS, CONTROLLERS, CORE, PROMETHEUS, ZOOKEEPERS, Stack, get_json, until

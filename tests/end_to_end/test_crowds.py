@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from benchmarks.long_polls import Agent, measure
 from cluster.model.errors import ErrorCode, PeerBusyError
 from cluster.model.partition import TopicPartition

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import ErrorCode
 from cluster.process.local_cluster import BROKER

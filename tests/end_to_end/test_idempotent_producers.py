@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from admin.accumulator import ProducerOptions
-from admin.client import AdminClient
-from admin.produce_load import ProduceLoad, ProduceMeasures, ProducePlan
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.produce_load import ProduceLoad, ProduceMeasures, ProducePlan
 from cluster.aio.clock import SystemClock
 from cluster.process.local_cluster import BROKER
 from deploy.local.cluster import LocalCluster

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.requests.cluster import ClusterEvent
 from deploy.local.cluster import LocalCluster
 from tests.processes.commands import as_json, klamm

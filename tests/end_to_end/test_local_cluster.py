@@ -16,7 +16,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.process import identity
 from cluster.process.local_cluster import BROKER, CONTROLLER, Member
 from cluster.requests.cluster import LogHead

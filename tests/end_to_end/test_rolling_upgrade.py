@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import pytest
 
-from admin.client import AdminClient
-from admin.consumer import Consumer
-from admin.offsets import list_offsets
-from admin.producer import Delivery, Producer
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.consuming.consumer import Consumer
+from admin.consuming.offsets import list_offsets
+from admin.describing.topology import Topology
+from admin.producing.producer import Delivery, Producer
 from cluster.aio.clock import SystemClock
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ClusterError

@@ -10,7 +10,7 @@ import cramjam
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.record_batches import BadBatchError, decode_records
+from admin.consuming.record_batches import BadBatchError, decode_records
 from broker_agent.log.config import LogConfig
 from broker_agent.log.record_batch import FROM_CHECKSUM, HEADER_SIZE, UP_TO_CHECKSUM, BatchHeader, crc32c, parse_header
 from broker_agent.requests.client_batches import check_client_batch

@@ -6,12 +6,12 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from admin.accumulator import ProducerOptions
-from admin.client import AdminClient
-from admin.consumer import Consumer, UnreadableBatchError
-from admin.offsets import list_offsets
-from admin.producer import Delivery, Producer
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.consuming.consumer import Consumer, UnreadableBatchError
+from admin.consuming.offsets import list_offsets
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.producer import Delivery, Producer
 from cluster.aio.clock import SystemClock
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Offset

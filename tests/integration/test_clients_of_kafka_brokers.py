@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from admin.client import AdminClient
-from admin.load import take_sample
-from admin.offsets import list_offsets
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.consuming.offsets import list_offsets
+from admin.describing.load import take_sample
+from admin.describing.topology import Topology
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.model.broker import Offset
 from cluster.model.errors import ApiError, ErrorCode

@@ -7,15 +7,20 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from admin.accumulator import ProducerOptions
-from admin.brokers_view import UNKNOWN_PARTITION_EPOCH, described_topics, listed_topics, of_controller_or_brokers
 from admin.cli.clusters import examine
-from admin.client import AdminClient
-from admin.consumer import Consumer
-from admin.offsets import find_offsets
-from admin.producer import Producer
-from admin.topology import Topology
-from admin.waiting import Notice
+from admin.connecting.client import AdminClient
+from admin.connecting.waiting import Notice
+from admin.consuming.consumer import Consumer
+from admin.consuming.offsets import find_offsets
+from admin.describing.brokers_view import (
+    UNKNOWN_PARTITION_EPOCH,
+    described_topics,
+    listed_topics,
+    of_controller_or_brokers,
+)
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.producer import Producer
 from cluster.aio.clock import SystemClock
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode, PeerUnreachableError

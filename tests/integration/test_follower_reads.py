@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from admin.client import AdminClient
-from admin.consumer import Consumer, ConsumerOptions
-from admin.producer import Producer
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.consuming.consumer import Consumer, ConsumerOptions
+from admin.describing.topology import Topology
+from admin.producing.producer import Producer
 from cluster.aio.clock import SystemClock
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from admin.accumulator import ProducerOptions
-from admin.client import AdminClient
-from admin.producer import Delivery, Producer
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.producer import Delivery, Producer
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from cluster.aio.clock import SystemClock
 from cluster.config.settings import Settings

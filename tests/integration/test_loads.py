@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from admin.accumulator import ProducerOptions
-from admin.client import AdminClient
-from admin.consume_load import ConsumeLoad, ConsumePlan
-from admin.produce_load import ProduceLoad, ProduceMeasures, ProducePlan
-from admin.record_history import HistoryRule
-from admin.topology import Topology
+from admin.connecting.client import AdminClient
+from admin.consuming.consume_load import ConsumeLoad, ConsumePlan
+from admin.consuming.record_history import HistoryRule
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.produce_load import ProduceLoad, ProduceMeasures, ProducePlan
 from cluster.aio.clock import SystemClock
 from cluster.model.errors import ApiError, ErrorCode
 from tests.controllers.scripted_cluster import TOPIC, ScriptedCluster, served_cluster

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, Offset

@@ -15,8 +15,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from admin.client import AdminClient
-from admin.node_search import NoAnswerError
+from admin.connecting.client import AdminClient
+from admin.connecting.node_search import NoAnswerError
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from cluster.config.config import load_config
 from cluster.metrics.registry import Metrics

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec.structs import replace
 from scramp import ScramMechanism
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.config.client_properties import read_client_security
 from cluster.config.scram_users import ScramUsers
 from cluster.metrics.registry import Metrics

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import ControllerEpoch, ControllerId
 from cluster.model.errors import ApiError, ErrorCode

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
-from admin.record_history import Acknowledged, RecordId
+from admin.consuming.record_history import Acknowledged, RecordId
 from cluster.kafka_wire.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from cluster.model.errors import ErrorCode, PeerUnreachableError
 from deploy.local.kafka_broker import STARTED

@@ -13,7 +13,7 @@ from typing import Final
 
 import grpc
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.model.broker import BrokerEpoch, ControllerEpoch, ControllerId
 from cluster.model.errors import ApiError, PeerUnreachableError
 from cluster.process.local_cluster import BROKER, CONTROLLER

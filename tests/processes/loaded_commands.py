@@ -14,8 +14,8 @@ for _name in (
     "launcher.local_cluster",
     *(f"admin.cli.{module.name}" for module in iter_modules(cli.__path__)),
     # What they import when they are run.
-    "admin.kafka_brokers",
-    "admin.producer",
+    "admin.kafka.kafka_brokers",
+    "admin.producing.producer",
     "cluster.rpc.channels",
     "cluster.rpc.client_sessions",
     "cluster.rpc.methods",

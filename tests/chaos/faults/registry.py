@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, NamedTuple, TypeVar
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.model.errors import ApiError, PeerUnreachableError
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.isolation import Capability

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admin.record_batches import Record, decode_records
+from admin.consuming.record_batches import Record, decode_records
 from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import BatchHeader, walk

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from admin.accumulator import ProducerOptions
+from admin.producing.accumulator import ProducerOptions
 from cluster.model.errors import ErrorCode
 from cluster.requests.data import ProducePartition, ProduceRequest
 from simulator.record_batches import encode_client_batch

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
-from admin.client import AdminClient
-from admin.record_batches import BatchBuilder
-from admin.replica_verification import (
+from admin.connecting.client import AdminClient
+from admin.consuming.record_batches import BatchBuilder
+from admin.describing.replica_verification import (
     ReplicaReader,
     VerifiedPartition,
     compare_bytes,

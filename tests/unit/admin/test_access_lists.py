@@ -2,7 +2,7 @@
 
 import pytest
 
-from admin.access_lists import Grants, Resources, filters, rules_to_add
+from admin.describing.access_lists import Grants, Resources, filters, rules_to_add
 from cluster.model.errors import ConfigError
 from cluster.requests.acls import AclCreation, DeleteAclsFilter
 from cluster.security.acl_numbers import OPERATIONS, RESOURCE_TYPES

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from admin.accumulator import Accumulator, ProducerOptions
-from admin.record_batches import decode_records
+from admin.consuming.record_batches import decode_records
+from admin.producing.accumulator import Accumulator, ProducerOptions
 from cluster.model.broker import Offset
 from cluster.model.compression import CompressionCodec, find_codec
 from cluster.model.partition import TopicPartition

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.health import HealthIssue, Severity, Trouble, find_trouble
+from admin.describing.health import HealthIssue, Severity, Trouble, find_trouble
 from cluster.model.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.model.errors import ErrorCode
 from cluster.requests.cluster import DescribedBroker, Finding

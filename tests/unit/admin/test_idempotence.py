@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.accumulator import AccumulatedBatch, PartitionQueue
-from admin.idempotence import (
+from admin.consuming.record_batches import decode_records, with_producer
+from admin.producing.accumulator import AccumulatedBatch, PartitionQueue
+from admin.producing.idempotence import (
     MAX_EPOCH,
     MAX_SEQUENCE,
     PartitionNumbers,
@@ -15,7 +16,6 @@ from admin.idempotence import (
     after,
     is_idempotent,
 )
-from admin.record_batches import decode_records, with_producer
 from broker_agent.log.record_batch import find_damage, parse_header
 from cluster.model.broker import Offset
 from cluster.model.errors import ApiError, ErrorCode

@@ -4,7 +4,7 @@ import pytest
 from msgspec import to_builtins
 
 from admin.cli.top import parse_queue, screen_lines
-from admin.load import Load, Sample, compare
+from admin.describing.load import Load, Sample, compare
 from cluster.model.broker import (
     BrokerEpoch,
     BrokerId,

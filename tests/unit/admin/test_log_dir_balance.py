@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.log_dir_balance import plan_balance
+from admin.moving.log_dir_balance import plan_balance
 from cluster.model.errors import ErrorCode
 from cluster.requests.log_dirs import DescribedLogDir, DescribedLogDirPartition, DescribedLogDirTopic
 

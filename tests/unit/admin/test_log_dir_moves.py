@@ -1,7 +1,7 @@
 """Where the replicas of a broker are, compared with where they are to be."""
 
-from admin.log_dir_moves import PlannedDirMove, UnfinishedMove, compare_dirs, describe_copying, planned_moves
-from admin.replica_moves import Arrival, with_directories
+from admin.moving.log_dir_moves import PlannedDirMove, UnfinishedMove, compare_dirs, describe_copying, planned_moves
+from admin.moving.replica_moves import Arrival, with_directories
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition

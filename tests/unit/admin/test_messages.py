@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from admin.cli.elect import _report
 from admin.cli.watch import _show
-from admin.connection import ClusterConnection
+from admin.connecting.connection import ClusterConnection
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch
 from cluster.model.errors import ApiError, ErrorCode

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from admin.node_search import Describe, NodeSearch, first_answer
+from admin.connecting.node_search import Describe, NodeSearch, first_answer
 from cluster.model.broker import ControllerEpoch, ControllerId
 from cluster.model.errors import PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterResponse

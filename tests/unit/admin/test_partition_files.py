@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from admin.partition_files import (
+from admin.moving.partition_files import (
     parse_offsets,
     parse_partitions,
     parse_reassignment,

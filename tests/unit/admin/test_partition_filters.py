@@ -2,8 +2,8 @@
 
 import pytest
 
-from admin.partition_filters import PartitionFilter as F
-from admin.partition_filters import chosen
+from admin.moving.partition_filters import PartitionFilter as F
+from admin.moving.partition_filters import chosen
 from cluster.model.broker import BrokerId, LeaderEpoch, PartitionEpoch
 from cluster.model.errors import ErrorCode
 from cluster.requests.plans import DescribedPartition

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.accumulator import next_sticky_partition, partition_for_key
+from admin.producing.accumulator import next_sticky_partition, partition_for_key
 
 
 @pytest.mark.parametrize(

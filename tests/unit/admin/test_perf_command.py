@@ -4,8 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from admin.cli.perf import _produce_document, _produce_lines
-from admin.produce_load import ProduceMeasures
-from admin.record_history import HistoryRule, HistorySummary
+from admin.consuming.record_history import HistoryRule, HistorySummary
+from admin.producing.produce_load import ProduceMeasures
 from cluster.metrics.quantiles import LatencySummary
 from launcher.__main__ import app
 

@@ -1,6 +1,6 @@
 """The estimate of the remaining time."""
 
-from admin.progress import Progress
+from admin.moving.progress import Progress
 
 
 def test_nothing_is_predicted_before_something_was_done() -> None:

@@ -8,7 +8,7 @@ from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.record_batches import BadBatchError, BatchBuilder, Record, build_batches, decode_records
+from admin.consuming.record_batches import BadBatchError, BatchBuilder, Record, build_batches, decode_records
 from cluster.model.broker import Offset
 from cluster.model.compression import CompressionCodec
 from tests.examples import examples

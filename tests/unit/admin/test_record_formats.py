@@ -5,7 +5,7 @@ import json
 import pytest
 
 from admin.cli.record_formats import NewRecord, Part, json_lines, parse_json_line, text_lines
-from admin.record_batches import Record
+from admin.consuming.record_batches import Record
 from cluster.model.broker import Offset
 from cluster.model.errors import ConfigError
 

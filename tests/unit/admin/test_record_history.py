@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from admin.record_history import Acknowledged, Anomaly, HistoryRule, RecordId, Senders, Stored, check
+from admin.consuming.record_history import Acknowledged, Anomaly, HistoryRule, RecordId, Senders, Stored, check
 from cluster.model.broker import UNKNOWN_OFFSET
 
 PLAIN, NUMBERED = "plain", "numbered"

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.record_batches import Record
-from admin.replica_comparison import LastValues, compare_chunks, compare_last_values
+from admin.consuming.record_batches import Record
+from admin.describing.replica_comparison import LastValues, compare_chunks, compare_last_values
 from cluster.model.broker import BrokerId, Offset
 from simulator.record_batches import encode_batch, encode_records
 

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from admin.replica_moves import compare, propose_moves
+from admin.moving.replica_moves import compare, propose_moves
 from cluster.model.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.partition import TopicPartition

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from admin.connection import ClusterConnection
-from admin.throttled_leaders import ThrottledLeaders
+from admin.connecting.connection import ClusterConnection
+from admin.moving.throttled_leaders import ThrottledLeaders
 
 ADDRESS = "127.0.0.1:1"
 

@@ -1,6 +1,6 @@
 """What the throttle of a reassignment concerns."""
 
-from admin.throttles import throttled_moves
+from admin.moving.throttles import throttled_moves
 from cluster.model.partition import ReplicaAssignment, TopicPartition
 from tests.controllers.contexts import ids
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from admin.cli.top import Screen
-from admin.waiting import Notice
+from admin.connecting.waiting import Notice
 
 NOTICE = Notice(
     "no answer yet: broker-1:9092, broker-2:9092, broker-3:9092 not answering (connection refused); waiting up to 28 s "

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from admin.waiting import ClientWaits, Notice
+from admin.connecting.waiting import ClientWaits, Notice
 from simulator.virtual_time_loop import VirtualTimeLoop
 
 

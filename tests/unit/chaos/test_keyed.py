@@ -4,9 +4,9 @@ from typing import Final, cast
 
 import pytest
 
-from admin.record_batches import Record
-from admin.record_history import Acknowledged, HistoryRule, RecordId
-from admin.topology import Topology
+from admin.consuming.record_batches import Record
+from admin.consuming.record_history import Acknowledged, HistoryRule, RecordId
+from admin.describing.topology import Topology
 from tests.chaos.keyed import KEYS, KeyedLoad, is_tombstone, key_of
 from tests.chaos.producers import PARTITIONS, Acknowledgements, value_of
 

@@ -16,7 +16,7 @@ EXTRAS = ("embedded", "audit", "audit-delta", "audit-kafka", "kerberos")
 PINNED_BY_OTHERS = {"pydantic-core", "py4j"}
 PROGRAM = """
 import asyncio, sys
-import admin.client, broker_agent.program, cluster.kafka_wire.codec, controller.program
+import admin.connecting.client, broker_agent.program, cluster.kafka_wire.codec, controller.program
 from cluster.tls.authority import node, write_certificates
 from pathlib import Path
 write_certificates(Path(sys.argv[1]), [node("broker", 1)], 1)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from admin.health import HealthIssue
+from admin.describing.health import HealthIssue
 from cluster.process.identity import PAUSED, identify, state_of
 from cluster.process.local_cluster import Member
 from deploy.local.cluster import LocalCluster

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.record_history import HistoryRule
+from admin.consuming.record_history import HistoryRule
 from deploy.local.cluster import LocalCluster
 from launcher.demo.kafka import CONTROLLER_DIES, LEADER_DIES, KafkaResult
 from launcher.demo.load import LoadOutcome

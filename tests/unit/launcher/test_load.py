@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from admin.record_history import Acknowledged, HistoryRule, RecordId
+from admin.consuming.record_history import Acknowledged, HistoryRule, RecordId
 from launcher.demo.load import RecordLoad
 
 TIMEOUT_S = 30.0

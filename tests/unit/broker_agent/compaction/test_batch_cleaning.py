@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.record_batches import Record, build_batches, decode_records
+from admin.consuming.record_batches import Record, build_batches, decode_records
 from broker_agent.compaction.batch_cleaning import CleanedBatch, CleaningRound, clean_batch
 from broker_agent.compaction.offset_map import OffsetMap
 from broker_agent.compaction.stored_records import UncleanableBatchError, read_records, with_base_moved

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin import partition_files
+from admin.moving import partition_files
 from cluster.config.config import host_and_port, load_config
 from cluster.model.errors import ConfigError
 

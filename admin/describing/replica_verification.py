@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from admin.client import AdminClient
-from admin.record_batches import BadBatchError, decode_records
-from admin.replica_comparison import LastValues, ReplicaDifference, compare_chunks, compare_last_values
+from admin.connecting.client import AdminClient
+from admin.consuming.record_batches import BadBatchError, decode_records
+from admin.describing.replica_comparison import LastValues, ReplicaDifference, compare_chunks, compare_last_values
 from cluster.aio.rate_limiter import RateLimiter
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError

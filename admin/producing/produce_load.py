@@ -13,12 +13,12 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from admin.accumulator import ProducerOptions
-from admin.consumer import Consumer
-from admin.offsets import list_offsets
-from admin.producer import Delivery, Producer
-from admin.record_history import Acknowledged, HistorySummary, RecordId, Senders, Stored, summarize
-from admin.topology import Topology
+from admin.consuming.consumer import Consumer
+from admin.consuming.offsets import list_offsets
+from admin.consuming.record_history import Acknowledged, HistorySummary, RecordId, Senders, Stored, summarize
+from admin.describing.topology import Topology
+from admin.producing.accumulator import ProducerOptions
+from admin.producing.producer import Delivery, Producer
 from cluster.aio.clock import WallClock
 from cluster.aio.tasks import TaskSet
 from cluster.metrics.quantiles import LatencySummary, summarize_latencies

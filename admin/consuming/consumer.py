@@ -9,14 +9,14 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from msgspec import Struct
 
-from admin.missing_topics import missing_topic
-from admin.offsets import RETRIABLE
-from admin.progress import some_of
-from admin.read_replicas import ReadReplicas
-from admin.record_batches import BadBatchError, Record, decode_records
-from admin.throttled_leaders import ThrottledLeaders
-from admin.topology import Topology
-from admin.waiting import Wait
+from admin.connecting.waiting import Wait
+from admin.consuming.offsets import RETRIABLE
+from admin.consuming.read_replicas import ReadReplicas
+from admin.consuming.record_batches import BadBatchError, Record, decode_records
+from admin.describing.topology import Topology
+from admin.moving.progress import some_of
+from admin.moving.throttled_leaders import ThrottledLeaders
+from admin.producing.missing_topics import missing_topic
 from cluster.aio.tasks import TaskSet
 from cluster.cli.typed_command import typed_command
 from cluster.model.broker import Offset

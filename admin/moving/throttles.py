@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from admin.client import AdminClient
-from admin.replica_moves import Assignment
+from admin.connecting.client import AdminClient
+from admin.moving.replica_moves import Assignment
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.partition import ReplicaAssignment, TopicPartition

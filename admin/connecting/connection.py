@@ -13,10 +13,10 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from admin.call_limits import CallLimits
-from admin.node_search import NoAnswerError, NodeSearch
-from admin.request_parts import send_in_parts
-from admin.waiting import ClientWaits, OnWait
+from admin.connecting.call_limits import CallLimits
+from admin.connecting.node_search import NoAnswerError, NodeSearch
+from admin.connecting.request_parts import send_in_parts
+from admin.connecting.waiting import ClientWaits, OnWait
 from cluster.model.errors import (
     ApiError,
     ErrorCode,
@@ -37,7 +37,7 @@ from cluster.tls.settings import TlsSettings
 if TYPE_CHECKING:
     import ssl
 
-    from admin.kafka_brokers import KafkaBrokers
+    from admin.kafka.kafka_brokers import KafkaBrokers
     from cluster.rpc.transport_security import ChannelSecurity
     from cluster.tls.live import LiveMaterial
 
@@ -152,7 +152,7 @@ class ClusterConnection:
 
     async def _speaks_kafka(self, address: str) -> bool:
         """Whether a Kafka listener answers there; the result of the first attempt is kept."""
-        from admin.kafka_brokers import speaks_kafka  # noqa: PLC0415 - as below.
+        from admin.kafka.kafka_brokers import speaks_kafka  # noqa: PLC0415 - as below.
 
         if address not in self._found_to_speak_kafka:
             self._found_to_speak_kafka[address] = await speaks_kafka(address, self._context())
@@ -166,7 +166,7 @@ class ClusterConnection:
         return client_context(self._tls, self._material.current)
 
     def _learn_kafka_brokers(self, brokers: Sequence[DescribedBroker]) -> None:
-        from admin.kafka_brokers import KafkaBrokers  # noqa: PLC0415 - most clusters need no codec of Kafka's protocol.
+        from admin.kafka.kafka_brokers import KafkaBrokers  # noqa: PLC0415 - most clusters need no codec of Kafka's protocol.
 
         self.kafka = self.kafka or KafkaBrokers()
         self.kafka.learn(brokers)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from admin.log_dir_moves import UnfinishedMove
+from admin.moving.log_dir_moves import UnfinishedMove
 from cluster.model.broker import Broker, BrokerId
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.partition import TopicPartition

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from admin.connection import ClusterConnection
-from admin.missing_topics import missing_topic
-from admin.node_search import first_answer
-from admin.waiting import together
+from admin.connecting.connection import ClusterConnection
+from admin.connecting.node_search import first_answer
+from admin.connecting.waiting import together
+from admin.producing.missing_topics import missing_topic
 from cluster.model import bounds
 from cluster.model.broker import NO_LEADER, BrokerId, Endpoint, LeaderEpoch
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError

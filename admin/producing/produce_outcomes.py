@@ -5,7 +5,7 @@ Source: Kafka Sender.canRetry, TransactionManager.canRetry.
 
 from typing import Final
 
-from admin.accumulator import AccumulatedBatch
+from admin.producing.accumulator import AccumulatedBatch
 from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerBusyError, PeerNotConnectedError
 from cluster.model.partition import TopicPartition
 

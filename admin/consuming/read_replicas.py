@@ -5,7 +5,7 @@ Source: Kafka SubscriptionState (preferred read replica); KIP-392.
 
 from typing import NamedTuple
 
-from admin.topology import LeaderAddress, Topology
+from admin.describing.topology import LeaderAddress, Topology
 from cluster.model.broker import BrokerId
 
 

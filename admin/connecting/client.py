@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from admin import record_deletion
-from admin.connection import RETRY_PAUSE_S, ClusterConnection
-from admin.topology import Topology
+from admin.connecting.connection import RETRY_PAUSE_S, ClusterConnection
+from admin.describing import record_deletion
+from admin.describing.topology import Topology
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import (
     ApiError,

@@ -11,7 +11,7 @@ from typing import Final
 from aiokafka.record.default_records import DefaultRecordBatch
 from msgspec import Struct
 
-from admin.record_batches import BatchExtent, Record, batch_extents
+from admin.consuming.record_batches import BatchExtent, Record, batch_extents
 from cluster.model.bounds import shortened
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 

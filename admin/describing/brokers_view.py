@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from admin.client import AdminClient
+from admin.connecting.client import AdminClient
 from cluster.model.broker import NO_CONTROLLER, UNKNOWN_BROKER_EPOCH, ControllerEpoch, Endpoint, PartitionEpoch
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker

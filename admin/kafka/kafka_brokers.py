@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from admin.kafka_dry_runs import plan_deletion, with_reasons
-from admin.kafka_requests import RESPONSES, answer_type, message_of, refusal, response_of
+from admin.kafka.kafka_dry_runs import plan_deletion, with_reasons
+from admin.kafka.kafka_requests import RESPONSES, answer_type, message_of, refusal, response_of
 from cluster.kafka_wire.apis import api_of
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.message import Message

@@ -12,8 +12,8 @@ from random import Random
 from aiokafka.partitioner import murmur2
 from msgspec import Struct
 
-from admin.idempotence import BatchNumber, PartitionNumbers, after
-from admin.record_batches import BatchBuilder, Headers, Record, build_batches, decode_records, with_producer
+from admin.consuming.record_batches import BatchBuilder, Headers, Record, build_batches, decode_records, with_producer
+from admin.producing.idempotence import BatchNumber, PartitionNumbers, after
 from cluster.model.bounds import LARGEST_BATCH
 from cluster.model.broker import Offset
 from cluster.model.compression import CompressionCodec

@@ -25,7 +25,7 @@ RESPONSES: Final[Mapping[type[Struct], type[Struct]]] = {
 }
 """The requests that brokers of Apache Kafka have too, by the same names, and the type of the response to each.
 
-A dry run of a deletion is not among them (`admin.kafka_dry_runs`).
+A dry run of a deletion is not among them (`admin.kafka.kafka_dry_runs`).
 """
 HOW_TO_STOP: Final = (
     "a broker of Apache Kafka is stopped by SIGTERM: run kafka-server-stop.sh on its host, or stop its service there; "

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from admin.progress import some_of
-from admin.request_parts import send_in_parts
-from admin.topology import Topology
+from admin.connecting.request_parts import send_in_parts
+from admin.describing.topology import Topology
+from admin.moving.progress import some_of
 from cluster.model.broker import Offset
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.model.partition import TopicPartition

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Final
 
-from admin.idempotence import ProducerIdentity
-from admin.topology import Topology
+from admin.describing.topology import Topology
+from admin.producing.idempotence import ProducerIdentity
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import InitProducerIdRequest
 

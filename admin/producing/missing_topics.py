@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from admin.progress import some_of
+from admin.moving.progress import some_of
 from cluster.model.errors import ApiError, ErrorCode, all_refusals
 from cluster.requests.topics import DescribedTopic
 

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 
-from admin.connection import ClusterConnection
-from admin.waiting import Wait
+from admin.connecting.connection import ClusterConnection
+from admin.connecting.waiting import Wait
 
 
 class ThrottledLeaders:

@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from admin.progress import some_of
-from admin.topology import Topology
+from admin.describing.topology import Topology
+from admin.moving.progress import some_of
 from cluster.model.broker import Offset
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import CONSUMER, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from admin.client import AdminClient
-from admin.partition_filters import PartitionFilter, chosen
+from admin.connecting.client import AdminClient
+from admin.moving.partition_filters import PartitionFilter, chosen
 from cluster.model.broker import NO_LEADER, BrokerId, Offset
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.model.partition import TopicPartition

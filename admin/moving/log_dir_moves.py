@@ -11,9 +11,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from admin.client import AdminClient
-from admin.missing_topics import missing_topic
-from admin.progress import Progress
+from admin.connecting.client import AdminClient
+from admin.moving.progress import Progress
+from admin.producing.missing_topics import missing_topic
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.partition import TopicPartition

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from admin.waiting import together
+from admin.connecting.waiting import together
 from cluster.model.errors import (
     ApiError,
     ConnectionRefusedByHostError,

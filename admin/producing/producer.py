@@ -1,8 +1,8 @@
 """Produces records: sends batches to the leaders of their partitions, in order within each partition.
 
 A batch is sent again after a retriable failure until its delivery timeout. An idempotent producer numbers its batches
-(`admin.idempotence`), so that each is stored once, and up to five of a partition are in flight. Any other has one in
-flight, so a retry never overtakes a later batch; one whose answer was lost may be stored twice:
+(`admin.producing.idempotence`), so that each is stored once, and up to five of a partition are in flight. Any other has
+one in flight, so a retry never overtakes a later batch; one whose answer was lost may be stored twice:
 `ProducerTotals.batches_retried` counts the chances of that. Source: Kafka Sender; KIP-91 (delivery timeout).
 """
 
@@ -15,9 +15,13 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from admin.accumulator import AccumulatedBatch, Accumulator, PartitionQueue, ProducerOptions, record_memory
-from admin.idempotence import ProducerNumbers, Reaction, is_idempotent
-from admin.produce_outcomes import (
+from admin.connecting.waiting import Wait
+from admin.consuming.record_batches import BATCH_OVERHEAD, Headers
+from admin.describing.topology import LeaderAddress, Topology
+from admin.moving.throttled_leaders import ThrottledLeaders
+from admin.producing.accumulator import AccumulatedBatch, Accumulator, PartitionQueue, ProducerOptions, record_memory
+from admin.producing.idempotence import ProducerNumbers, Reaction, is_idempotent
+from admin.producing.produce_outcomes import (
     RETRIABLE,
     TOO_LARGE,
     explain,
@@ -26,11 +30,7 @@ from admin.produce_outcomes import (
     may_be_stored_after,
     unexplained,
 )
-from admin.producer_id_source import ProducerIdSource
-from admin.record_batches import BATCH_OVERHEAD, Headers
-from admin.throttled_leaders import ThrottledLeaders
-from admin.topology import LeaderAddress, Topology
-from admin.waiting import Wait
+from admin.producing.producer_id_source import ProducerIdSource
 from cluster.aio.clock import WallClock
 from cluster.aio.tasks import TaskSet
 from cluster.model.broker import UNKNOWN_OFFSET, Offset

@@ -7,10 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from admin.consumer import Consumer, ConsumerOptions
-from admin.offsets import list_offsets
-from admin.produce_load import MIB, meanwhile
-from admin.topology import Topology
+from admin.consuming.consumer import Consumer, ConsumerOptions
+from admin.consuming.offsets import list_offsets
+from admin.describing.topology import Topology
+from admin.producing.produce_load import MIB, meanwhile
 from cluster.aio.clock import WallClock
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 

@@ -8,7 +8,7 @@ from typing import Final, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from admin.partition_filters import is_under_replicated, wanted_in_sync
+from admin.moving.partition_filters import is_under_replicated, wanted_in_sync
 from cluster.model.broker import NO_LEADER, BrokerId
 from cluster.model.printable import counted
 from cluster.requests.cluster import DescribedBroker, Finding

@@ -1,0 +1,1 @@
+"""How commands reach the nodes of a cluster: calls, their limits, waiting."""

@@ -1,0 +1,1 @@
+"""The consumer: offsets, batches, the history of records, load."""

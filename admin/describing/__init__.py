@@ -1,0 +1,1 @@
+"""What commands show of a cluster: health, topology, load, replicas, access lists."""

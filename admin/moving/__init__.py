@@ -1,0 +1,1 @@
+"""Moves of partitions between brokers and log directories: files, filters, throttles, progress."""

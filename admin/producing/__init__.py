@@ -1,0 +1,1 @@
+"""The producer: batches, idempotence, what becomes of records, load."""
