@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.config.config import load_config
+from cluster.model.errors import ConfigError
 from cluster.tls.authority import client, node, write_certificates
 from launcher.__main__ import app
 from tests.documents.pages import PAGES, ROOT, Block, blocks, blocks_of, unmarked_commands
@@ -74,7 +75,11 @@ def test_configuration_files_that_are_shown_are_accepted(page: Path, tmp_path: P
         file = tmp_path / f"{number}.toml"
         # Keys must be there.
         file.write_text(text.replace("/etc/klamm/", f"{keys}/"))
-        load_config(file)
+        try:
+            load_config(file)
+        except ConfigError as error:
+            # The one thing that a file for Kerberos may lack where the tests run.
+            assert str(error).startswith("settings: GSSAPI: is not installed"), error  # noqa: PT017
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
