@@ -139,7 +139,7 @@ def test_what_is_wrong_with_a_login_module_is_said_without_it(text: str, tmp_pat
 
 def test_values_that_hold_secrets_print_without_them(made: Certificates) -> None:
     secrets = {key: MARKER for key in Settings().model_dump(by_alias=True) if is_secret_key(key)}
-    assert len(secrets) == 11
+    assert len(secrets) == 12
     settings = Settings.model_validate({**secrets, "ssl.keystore.certificate.chain": "x"}, by_alias=True, by_name=False)
     tls = tls_settings({**secrets, "ssl.keystore.location": str(made.node)})
     material = load_material(TlsSettings(keystore_location=str(made.node)))
