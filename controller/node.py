@@ -298,7 +298,7 @@ class ControllerNode:
         return DescribeFindingsResponse((*self._own_unfitness(), *of_znodes))
 
     async def _registered_controllers(self) -> tuple[DescribedController, ...]:
-        """All candidates. That this one waits for an adoption is in no registration: it is no fault of its own."""
+        """Find all candidates. That this one waits for an adoption is in no registration: it is no fault of its own."""
         found = await registered_controllers(self._zookeeper)
         if not self._controller.election.gives_way:
             return found

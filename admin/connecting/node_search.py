@@ -278,7 +278,7 @@ class NodeSearch:
 
 def _state(answer: DescribeClusterResponse) -> str:
     unfit = [c.unfit for c in answer.controllers if c.id == answer.node_id and c.unfit]
-    return f"{_RUNNING}, but not standing for election (it {unfit[0]})" if unfit else _RUNNING
+    return f"{_RUNNING}, but not standing for election ({unfit[0]})" if unfit else _RUNNING
 
 
 def _refusal(error: ApiError) -> str:

@@ -54,7 +54,7 @@ async def test_controllers_that_do_not_stand_for_election_say_why() -> None:
     search = NodeSearch(["c:1", "c:2"], {})
     assert await search.first(describe, lambda node: bool(node.brokers)) is None
     assert str(search.failure()).endswith(
-        ": controllers 1, 2 running, but not standing for election (it waits for 'klamm adopt --execute')"
+        ": controllers 1, 2 running, but not standing for election (waits for 'klamm adopt --execute')"
     )
 
 
