@@ -20,6 +20,7 @@ from cluster.requests.cluster import (
     NO_ZOOKEEPER,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribedController,
     DescribeFindingsRequest,
     DescribeFindingsResponse,
     Finding,
@@ -45,6 +46,7 @@ from controller.handlers.malformed_znode_findings import malformed_of, znode_fin
 from controller.request_events import ControllerApi, RequestEvent
 
 UNFIT_CONTROLLER: Final = "unfit_controller"
+_NOT_ADOPTED: Final = "waits for 'klamm adopt --execute'"
 STANDBY_DIFFERED: Final = "standby_differed"
 REDIRECT_TIMEOUT_S: Final = 2
 """Timeout for a standby to find the active controller, before it refuses without an address."""
@@ -257,7 +259,7 @@ class ControllerNode:
             async with asyncio.timeout(REDIRECT_TIMEOUT_S):
                 if described is None:
                     described = await self._describe_from_zookeeper()
-                return replace(described, controllers=await registered_controllers(self._zookeeper))
+                return replace(described, controllers=await self._registered_controllers())
         except (TimeoutError, ZooKeeperError):
             if described is not None:
                 return described
@@ -294,6 +296,14 @@ class ControllerNode:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER) from None
         of_znodes = (znode_finding(path, why) for path, why in found.items())
         return DescribeFindingsResponse((*self._own_unfitness(), *of_znodes))
+
+    async def _registered_controllers(self) -> tuple[DescribedController, ...]:
+        """Find all candidates. That this one waits for an adoption is in no registration: it is no fault of its own."""
+        found = await registered_controllers(self._zookeeper)
+        if not self._controller.election.gives_way:
+            return found
+        own_id = self._controller.config.id
+        return tuple(replace(c, unfit=_NOT_ADOPTED) if c.id == own_id and not c.unfit else c for c in found)
 
     def _standby_differed(self) -> tuple[Finding, ...]:
         where, own_id = self._controller.standby.difference, self._controller.config.id

@@ -8,6 +8,7 @@ import typer
 
 from admin.cli.output import examples, say
 from cluster.model import bounds
+from cluster.model.printable import counted
 from cluster.tls.authority import (
     DEFAULT_HOSTS,
     RESERVED_NAMES,
@@ -74,7 +75,7 @@ def create(
         raise typer.BadParameter(f"{', '.join(twice)}: named twice")
     for file in write_certificates(output, subjects, days, authority):
         typer.echo(file)
-    say(f"they expire in {days} days; trust them by ssl.truststore.location={output / 'ca.pem'}")
+    say(f"they expire in {counted(days, 'day')}; trust them by ssl.truststore.location={output / 'ca.pem'}")
 
 
 def _node(role: str, text: str) -> Subject:

@@ -64,7 +64,7 @@ _CommandConfigOption = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="Properties of a client, as Kafka's tools take them: security.protocol, ssl.*. "
+        help="Properties of a client, as Kafka's tools take them: security.protocol, ssl.*, sasl.*. "
         "\\[env: KLAMM_COMMAND_CONFIG]",
     ),
 ]

@@ -94,7 +94,8 @@ def alter_quotas(
     if not configs and not deleted:
         raise typer.BadParameter("nothing to change: pass --config KEY=VALUE or --delete-config KEY")
 
-    async def main(connected: AdminClient) -> tuple[Plan | None, list[dict[str, Any]]]:
+    async def main(connected: AdminClient) -> tuple[Plan | None, set[str], list[dict[str, Any]]]:
+        before = {quota["name"] for quota in await quotas_of(connected, owner)} if deleted and not dry_run else set()
         changes = alterations(configs, deleted)
         resource = AlterConfigsResource(owner.resource_type, owner.resource_name, changes)
         response = await connected.alter_configs([resource], validate_only=dry_run)
@@ -103,14 +104,18 @@ def alter_quotas(
             message = result.error_message or "refused"
             field, value = next(reversed(owner.fields.items()))
             raise ApiError(result.error_code, message, field=field, value=value, violations=result.violations)
-        return response.plan, await quotas_of(connected, owner)
+        return response.plan, before, await quotas_of(connected, owner)
 
-    plan, present = cluster.ask(main, check=check)
-    if plan is None or plan.settings:
+    plan, before, present = cluster.ask(main, check=check)
+    if plan is None and not configs and before.isdisjoint(deleted):
+        say(f"nothing changed: {owner.text} had no {', '.join(deleted)}")
+    elif plan is None or plan.settings:
         say(f"quotas of {owner.text} {'would be ' if dry_run else ''}changed")
     if cluster.form is not Format.TABLE:
         document = {**owner.fields, "dry_run": dry_run, "set": configs, "deleted": deleted, "configs": present}
         write_document(document | {"plan": None if plan is None else plan_document(plan)}, cluster.form)
+    elif plan is None and not present:
+        say(f"{owner.text} has no quota now")
     elif plan is None:
         write_configs(present)
     else:

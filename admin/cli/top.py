@@ -187,9 +187,18 @@ def screen_lines(document: dict[str, Any], width: int | None = None) -> list[str
         *(
             _table(document["busiest"], ("topic", "partition", "leader", "records_per_s", "end_offset"), width)
             if document["busiest"]
-            else ["no partition has new records"]
+            else ([] if document["uncounted"] else ["no partition has new records"])
         ),
+        *_uncounted(document["uncounted"]),
     ]
+
+
+def _uncounted(brokers: list[int]) -> list[str]:
+    if not brokers:
+        return []
+    which, why = ("broker", "it was") if len(brokers) == 1 else ("brokers", "they were")
+    named = ", ".join(map(str, brokers))
+    return [f"records of {which} {named} are not counted: {why} not asked, or did not answer"]
 
 
 def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], width: int | None) -> list[str]:

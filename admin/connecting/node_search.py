@@ -254,7 +254,7 @@ class NodeSearch:
                 self._wrong.discard(address)
             return None
         else:
-            self._outcomes[address] = _BUSY if address == self._called else _RUNNING
+            self._outcomes[address] = _BUSY if address == self._called else _state(answer)
             self._learn_names(address, answer)
         self._any_answered = self._has_ever_answered = True
         return answer
@@ -274,6 +274,11 @@ class NodeSearch:
 
     def _together(self, addresses: list[str]) -> str:
         return together(map(self.name, addresses))
+
+
+def _state(answer: DescribeClusterResponse) -> str:
+    unfit = [c.unfit for c in answer.controllers if c.id == answer.node_id and c.unfit]
+    return f"{_RUNNING}, but not standing for election ({unfit[0]})" if unfit else _RUNNING
 
 
 def _refusal(error: ApiError) -> str:

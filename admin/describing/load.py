@@ -67,7 +67,7 @@ class Load(Struct, frozen=True):
     """Holds the load of a cluster between two samples, `seconds` apart, and its state at the second.
 
     `failovers`: the number of elections of a controller. `counts`: the number of partitions, and of those to which each
-    filter applies.
+    filter applies. `uncounted`: the leaders whose records are not known.
     """
 
     seconds: float
@@ -80,6 +80,7 @@ class Load(Struct, frozen=True):
     counts: dict[str, int]
     brokers: list[BrokerLoad]
     busiest: list[BusyPartition]
+    uncounted: list[BrokerId]
 
 
 async def take_sample(client: AdminClient) -> Sample:
@@ -139,6 +140,7 @@ def compare(before: Sample, after: Sample, busiest: int) -> Load:
         _counts(after.topics),
         _brokers(after, rates),
         [BusyPartition(*key, new[key].leader, rates[key], after.ends[key]) for key in busy],
+        sorted({p.leader for p in new.values()} - {new[key].leader for key in after.ends if key in new} - {NO_LEADER}),
     )
 
 

@@ -23,7 +23,7 @@ async def refuse_tls(hosts: str, connected: asyncio.Future[None]) -> None:
     if host is not None and not connected.done():
         connected.set_exception(
             ZooKeeperUnreachableError(
-                f"{host} speaks TLS, and zookeeper.ssl.client.enable is not set: set it, or name a clientPort of "
-                "ZooKeeper, not its secureClientPort"
+                f"{host} speaks TLS, and zookeeper.ssl.client.enable is not set: set it (for a command in the file "
+                "of --command-config), or name a clientPort of ZooKeeper, not its secureClientPort"
             )
         )

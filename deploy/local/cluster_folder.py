@@ -3,15 +3,15 @@
 `certs/` has the authority and the keys of a secured cluster.
 
 `cluster.json` holds members, ports and processes, `bootstrap` the addresses for clients, `kafka-bootstrap` those of
-Kafka's brokers, `prometheus-targets.json` those of metrics; `config/`, `logs/`, `data/` and `state-changes/` have an
-entry per member.
+Kafka's brokers, `kafka-bootstrap-sasl` theirs for users with passwords, `prometheus-targets.json` those of metrics;
+`config/`, `logs/`, `data/` and `state-changes/` have an entry per member.
 """
 
 import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,9 +81,12 @@ class ClusterFolder:
 
     def write(self, state: LocalClusterState) -> None:
         _replace(self._state, msgspec.json.format(msgspec.json.encode(state)))
-        _replace(self.path / "bootstrap", _addresses(state.nodes))
+        _replace(self.path / "bootstrap", _addresses(m.address for m in state.nodes))
         if state.kafka:
-            _replace(self.path / "kafka-bootstrap", _addresses(state.kafka_brokers))
+            _replace(self.path / "kafka-bootstrap", _addresses(m.address for m in state.kafka_brokers))
+        of_users = [m.sasl_address for m in state.kafka_brokers if m.sasl_port]
+        if of_users:
+            _replace(self.path / "kafka-bootstrap-sasl", _addresses(of_users))
         _replace(self.path / TARGETS_FILE, json.dumps(_targets(state), indent=1).encode() + b"\n")
 
     @contextlib.contextmanager
@@ -270,8 +273,8 @@ def _replace(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def _addresses(members: list[Member]) -> bytes:
-    return ",".join(m.address for m in members).encode() + b"\n"
+def _addresses(addresses: Iterable[str]) -> bytes:
+    return ",".join(addresses).encode() + b"\n"
 
 
 def _targets(state: LocalClusterState) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ def test_it_is_adopted_and_left_and_its_user_has_the_rights_that_she_is_given(tm
 
 
 def _as_alice(cluster: LocalCluster, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    bootstrap = ",".join(member.sasl_address for member in cluster.state.kafka_brokers)
+    bootstrap = (cluster.folder / "kafka-bootstrap-sasl").read_text().strip()
     options = ("--bootstrap-server", bootstrap, "--command-config", str(cluster.user_properties))
     command = tool_command(NEWEST, tool, (*options, *arguments), cluster.folder)
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

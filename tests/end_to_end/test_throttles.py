@@ -100,5 +100,11 @@ def test_a_consumer_over_its_quota_takes_its_time_and_misses_nothing(
     # 2 MB: the window of ten seconds has room for the first, the second takes as long as the first is in it.
     monkeypatch.setenv("KLAMM_CLIENT_ID", "reports")
     eventually(lambda: seconds_to_read() > 9, "the brokers know the quota")
-    klamm(cluster, "clients", "alter", "reports", "--delete-config", "consumer_byte_rate")
+    without = ("clients", "alter", "reports", "--delete-config", "consumer_byte_rate")
+    said = [klamm(cluster, *without).stderr for _ in range(2)]
+    now = "client reports has no quota now\n"
+    assert said == [
+        f"quotas of client reports changed\n{now}",
+        f"nothing changed: client reports had no consumer_byte_rate\n{now}",
+    ]
     assert as_json(cluster, "clients", "describe", "reports")["configs"] == []

@@ -8,6 +8,7 @@ import pytest
 
 from cluster.model.errors import OutcomeUnknownError
 from cluster.model.takeover import AdoptedMode
+from cluster.requests.cluster import DescribeClusterRequest
 from cluster.znodes.controller import encode_controller
 from cluster.znodes.paths import ADOPTION, CONTROLLER, CONTROLLER_EPOCH, controller_registration_path
 from cluster.zookeeper.port import Create, Delete, Op, SetData, Znode
@@ -83,6 +84,8 @@ def test_a_candidate_that_governs_kafkas_brokers_leaves_a_vacant_znode_to_them()
         c = world.start_controller(901, governs_kafka=True)
         await quiesce(30)
         assert await owner(world) is None
+        (described,) = (await c.ask(DescribeClusterRequest())).controllers
+        assert described.unfit == "waits for 'klamm adopt --execute'"
         broker = await ruling_broker(world)
         await broker.stop()
         await quiesce(30)

@@ -61,6 +61,16 @@ def test_the_busiest_partitions_come_first_and_idle_ones_not_at_all() -> None:
     assert [b.partition for b in compare(before, after, 1).busiest] == [1]
 
 
+def test_brokers_that_did_not_tell_their_records_are_named() -> None:
+    load = compare(
+        sample(0, (1, 0, 0, 0), (2, 0, 0, None)), sample(1, (1, 0, 0, 0), (2, 0, 0, None), (-1, 0, 0, None)), 5
+    )
+    assert load.uncounted == [2]
+    shown = screen_lines({**to_builtins(load), "event_queue": None}, 80)
+    assert shown[-1] == "records of broker 2 are not counted: it was not asked, or did not answer"
+    assert "no partition has new records" not in shown
+
+
 def test_a_topic_that_was_made_anew_counts_nothing() -> None:
     load = compare(sample(0, (1, 7, 9, 100)), sample(1, (1, 0, 0, 3)), 5)
     assert (load.elections, load.isr_changes, load.records_per_s) == (0, 0, 0)

@@ -8,7 +8,7 @@ import pytest
 from admin.connecting.node_search import Describe, NodeSearch, first_answer
 from cluster.model.broker import ControllerEpoch, ControllerId
 from cluster.model.errors import PeerUnreachableError
-from cluster.requests.cluster import DescribeClusterResponse
+from cluster.requests.cluster import DescribeClusterResponse, DescribedController
 
 CONTROLLER, STANDBY, BROKER = "controller:1", "standby:1", "broker:1"
 
@@ -41,6 +41,21 @@ async def test_a_controller_that_is_named_and_does_not_answer_ends_the_search() 
     named = {CONTROLLER: None, STANDBY: CONTROLLER, BROKER: CONTROLLER}
     assert await search.first(nodes(named, {BROKER: 0.01}), lambda node: bool(node.brokers)) is None
     assert str(search.failure()).count("connection refused") == 1
+
+
+async def test_controllers_that_do_not_stand_for_election_say_why() -> None:
+    async def describe(address: str) -> DescribeClusterResponse:
+        own = ControllerId(int(address[-1]))
+        waiting = DescribedController(own, address, "waits for 'klamm adopt --execute'")
+        return DescribeClusterResponse(
+            "id", ControllerId(-1), "", ControllerEpoch(1), (), own, "controller", (waiting,), "kafka"
+        )
+
+    search = NodeSearch(["c:1", "c:2"], {})
+    assert await search.first(describe, lambda node: bool(node.brokers)) is None
+    assert str(search.failure()).endswith(
+        ": controllers 1, 2 running, but not standing for election (waits for 'klamm adopt --execute')"
+    )
 
 
 async def test_a_silent_node_does_not_keep_the_next_from_being_asked() -> None:

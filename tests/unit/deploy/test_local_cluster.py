@@ -172,6 +172,8 @@ def test_a_secured_cluster_of_kafka_brokers_has_a_listener_for_users_and_files_f
     of_broker = listeners_of_broker(broker)
     assert of_broker["listeners"] == f"SSL://{broker.address},SASL_SSL://{broker.sasl_address}"
     assert of_broker["inter.broker.listener.name"] == "SSL"
+    assert (tmp_path / "kafka-bootstrap").read_text() == f"{broker.address}\n"
+    assert (tmp_path / "kafka-bootstrap-sasl").read_text() == f"{broker.sasl_address}\n"
     # Of a folder that a former release made.
     broker.sasl_port = controller.sasl_port = 0
     assert "SASL" not in str((listeners_of_broker(broker), settings_of_controller(cluster.state, controller)))
@@ -184,6 +186,7 @@ def test_a_secured_cluster_of_kafka_brokers_has_a_listener_for_users_and_files_f
     assert found.zookeeper_tls is not None
     plain = LocalCluster.create_or_open(tmp_path / "plain", kafka="3.9.1")
     assert owner_properties_of(tmp_path / "plain", plain.state) is plain.user_properties is None
+    assert not (tmp_path / "plain" / "kafka-bootstrap-sasl").exists()
 
 
 def test_kafka_brokers_before_3_find_the_controller_among_the_brokers(tmp_path: Path) -> None:
