@@ -36,6 +36,15 @@ ADMIN = r"RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L"
         (r"RULE:^CN=(a)?(\w+)$/$1.$2/", "CN=bob", ".bob"),
         # The pattern is looked for once more, and finds the end as well.
         (r"RULE:.*/x/", "CN=ann", "xx"),
+        # A dot is no end of a line, of which Java knows more than Python.
+        (r"RULE:^CN=(\w+).*$/$1/,DEFAULT", "CN=ann x", "ann"),
+        (r"RULE:^CN=(\w+).*$/$1/,DEFAULT", "CN=ann\u2028x", "CN=ann\u2028x"),
+        (r"RULE:^CN=(\w+).*$/$1/,DEFAULT", "CN=ann\rx", "CN=ann\rx"),
+        (r"RULE:^CN=(\w+).*$/$1/,DEFAULT", "CN=ann\x85x", "CN=ann\x85x"),
+        (r"RULE:^CN=(\w+)(?s:.*)$/$1/,DEFAULT", "CN=ann\u2028x", "ann"),
+        (r"RULE:^CN=(\w+)[^,]*$/$1/,DEFAULT", "CN=ann\u2028x", "ann"),
+        (r"RULE:^CN=(\w+)\.[].a]?$/$1/,DEFAULT", "CN=ann.", "ann"),
+        (r"RULE:^CN=(\w+)\.$/$1/,DEFAULT", "CN=annx", "CN=annx"),
         (r"RULE:CN=(.*?)/$1/", "CN=ann", "ann"),
     ],
 )
