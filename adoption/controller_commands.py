@@ -79,7 +79,8 @@ def scrape_job(wanted: Wanted) -> str:
 
 def _quoted(setting: str) -> str:
     """Quote a setting for a shell. What is filled in for users has a ';' between them."""
-    return f"'{setting}'" if setting.endswith(f"={SUPER_USERS}") else shlex.quote(setting)
+    # Nothing but the placeholder: what brokers say of themselves may end like it, and have quotes of its own.
+    return f"'{setting}'" if setting == f"super.users={SUPER_USERS}" else shlex.quote(setting)
 
 
 def first_id(survey: Survey) -> int:

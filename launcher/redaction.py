@@ -22,6 +22,11 @@ _ASSIGNED: Final = re.compile(
     rf"""(?P<name>(?P<quote>\\?["']?)(?<![\w.\-])(?=[\w.\-]*?{_SECRET})[\w.\-]++(?P=quote))(?P<sep>\s*+[=:]\s*+){_VALUE}""",
     re.IGNORECASE,
 )
+_USER: Final = re.compile(
+    # Of a login module: user_NAME="password", as Kafka's PLAIN and ZooKeeper have it.
+    rf"""(?P<name>(?<![\w.\-])user_[\w.\-]++)(?P<sep>\s*+=\s*+){_VALUE}""",
+    re.IGNORECASE,
+)
 _OPTION: Final = re.compile(
     # Of a command line, or of a list that is one: --password x, "--password", "x"
     rf"""(?P<name>(?P<quote>["']?)(?<![\w.\-])--(?=[\w.\-]*?{_SECRET})[\w.\-]++(?P=quote))(?P<sep>\s*+,\s*+|[^\S\n]++){_VALUE}""",
@@ -40,6 +45,7 @@ def redact(text: str) -> str:
     """Replace each secret in a text."""
     text = _BLOCK.sub(REDACTED, text)
     text = _ASSIGNED.sub(_without_value, text)
+    text = _USER.sub(_without_value, text)
     text = _OPTION.sub(_without_value, text)
     text = _LOGIN.sub(rf"\g<scheme>{REDACTED}@", text)
     text = _URL.sub(_without_path, text)

@@ -50,10 +50,15 @@ class BrokerLogins:
 
     def suit(self, listener: str) -> bool:
         """Whether these credentials are for a listener: one without SASL, or with the mechanism among those that this
-        controller has there itself, as the brokers do.
+        controller has there itself, as the brokers do. They are for none without TLS where brokers have it among
+        themselves.
         """
-        if self._protocols.get(listener, listener) not in WITH_SASL:
+        own, names = self._protocols.get(listener, listener), self._settings.listener_names
+        if own not in WITH_SASL:
             return True
+        control = names.control if names.control in self._protocols else names.client
+        if self._protocols.get(control, control) in WITH_TLS and own not in WITH_TLS:
+            return False
         return self._settings.sasl_mechanism_inter_broker_protocol in self._settings.mechanisms_of(listener)
 
 

@@ -4,6 +4,7 @@ A token needs `exp`, `sub`, `aud` and `iss`, and the signature of an asymmetric 
 Source: RFC 7628, RFC 7519, RFC 8725; Kafka OAuthBearerSaslServer, KIP-768.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -25,6 +26,8 @@ _REQUIRED: Final = ("exp", "aud", "iss")
 _STATUS_MAX: Final = 300
 _SEPARATOR: Final = "\x01"
 _BEARER: Final = "auth=bearer "
+_HEADER: Final = re.compile(r"n,(?:a=(?P<user>(?:[^=,]|=2C|=3D)+))?,", re.DOTALL)
+"""Of GS2 (RFC 5801): no channel binding, and perhaps for whom the client asks to act."""
 
 Keys = Mapping[str, jwt.PyJWK]
 """By key id."""
@@ -93,20 +96,28 @@ class BearerServerExchange:
     def step(self, message: bytes) -> SaslStep:
         if len(message) > TOKEN_BYTES_MAX:
             raise AuthenticationFailedError(f"{OAUTHBEARER}: a message has more than {TOKEN_BYTES_MAX} bytes")
-        claims = self._verified(_token_in(text_of(message)))
-        user, expires = claims[self._rules.claim], float(claims["exp"])
+        acts_for, token = _parts_of(text_of(message))
+        claims, expires = self._verified(token)
+        user = claims[self._rules.claim]
         if not isinstance(user, str) or not 0 < len(user) <= USER_LENGTH_MAX:
             raise AuthenticationFailedError(f"{OAUTHBEARER}: claim {self._rules.claim} is no name of a user")
+        if acts_for not in ("", user):
+            raise AuthenticationFailedError(f"{OAUTHBEARER}: {user!r} asks to act for another user")
         return SaslStep(b"", user, max(0.0, expires - self._now()))
 
-    def _verified(self, token: str) -> dict[str, Any]:
+    def _verified(self, token: str) -> tuple[dict[str, Any], float]:
+        """The claims of a token, and until when it is valid, in seconds since 1970."""
         rules = self._rules
         try:
-            key_id = jwt.get_unverified_header(token).get("kid")
+            header = jwt.get_unverified_header(token)
+            key_id = header.get("kid")
             key = self._keys().get(str(key_id))
             if key is None:
                 raise AuthenticationFailedError(f"{OAUTHBEARER}: no key {key_id!r}")
-            return jwt.decode(
+            if "crit" in header:
+                # Whoever does not know what it names must refuse it (RFC 7515, 4.1.11); PyJWT before 2.12 does not.
+                raise AuthenticationFailedError(f"{OAUTHBEARER}: a token with critical extensions (crit)")
+            claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
                 algorithms=[key.algorithm_name],
@@ -115,17 +126,22 @@ class BearerServerExchange:
                 leeway=rules.skew_s,
                 options={"require": [*_REQUIRED, "sub", rules.claim]},
             )
+            return claims, float(claims["exp"])
         except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
             raise AuthenticationFailedError(f"{OAUTHBEARER}: {error}") from error
 
 
-def _token_in(message: str) -> str:
-    """The token in `n,,^Aauth=Bearer …^A^A`; what else clients add is passed over."""
+def _parts_of(message: str) -> tuple[str, str]:
+    """Find in `n,a=USER,^Aauth=Bearer …^A^A` for whom the client asks to act, empty for nobody else, and the token;
+    what else clients add is passed over.
+    """
     header, *pairs = message.split(_SEPARATOR)
+    found = _HEADER.fullmatch(header)
     bearer = next((pair for pair in pairs if pair.lower().startswith(_BEARER)), None)
-    if not header.startswith("n,") or bearer is None:
+    if found is None or bearer is None:
         raise AuthenticationFailedError(f"{OAUTHBEARER}: a message without auth=Bearer")
-    return bearer[len(_BEARER) :].strip()
+    acts_for = (found["user"] or "").replace("=2C", ",").replace("=3D", "=")
+    return acts_for, bearer[len(_BEARER) :].strip()
 
 
 class BearerClientExchange:

@@ -13,6 +13,11 @@ from cluster.model.errors import ConfigError
 
 # What Java writes `(?<name>` is `(?P<name>` here; `(?<=` and `(?<!` are the same in both.
 _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
+# What is escaped, and sets, whose dots are dots; or a dot that stands for a character.
+_LEXEME: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\.", re.DOTALL)
+_WITH_DOTALL: Final = re.compile(r"\(\?[a-zA-Z]*s")
+_NO_END_OF_LINE: Final = "[^\n\r\x85\u2028\u2029]"
+"""The characters that a dot stands for in Java. In Python it stands for all but the first of these."""
 _PART: Final = re.compile(r"\\(?P<literal>.)|\$(?P<number>\d+)|\$\{(?P<name>\w+)\}|(?P<dollar>\$)", re.DOTALL)
 
 
@@ -41,9 +46,16 @@ def java_pattern(pattern: str) -> re.Pattern[str]:
             # Sets within sets are Java's; Python would take their brackets for characters.
             warnings.simplefilter("error")
             # Java's \w and \d are of ASCII.
-            return re.compile(_NAMED_GROUP.sub("(?P<", pattern), re.ASCII)
+            return re.compile(_with_dots(_NAMED_GROUP.sub("(?P<", pattern)), re.ASCII)
     except (re.error, RecursionError, OverflowError, FutureWarning, DeprecationWarning) as error:
         raise ConfigError([f"pattern {pattern!r}: {error}"]) from error
+
+
+def _with_dots(pattern: str) -> str:
+    """Write the dots of a pattern so that whoever is named by what they leave out is not named by it here, either."""
+    if _WITH_DOTALL.search(pattern):
+        return pattern
+    return _LEXEME.sub(lambda found: _NO_END_OF_LINE if found[0] == "." else found[0], pattern)
 
 
 def java_replacement(pattern: re.Pattern[str], replacement: str, *, keeps_unknown: bool) -> JavaReplacement:

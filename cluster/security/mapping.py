@@ -7,6 +7,7 @@ Source: Kafka SslPrincipalMapper, KIP-371.
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -53,17 +54,26 @@ class PrincipalMapping(Struct, frozen=True):
         """The principal of a distinguished name. Raises ConfigError if no rule is for it, or a name is too long."""
         if len(subject) > NAME_LENGTH_MAX:
             raise ConfigError([f"certificate: its distinguished name has more than {NAME_LENGTH_MAX} characters"])
-        found = next((name for rule in self.rules if (name := rule.apply(subject)) is not None), None)
-        if found is None:
-            raise ConfigError([f"certificate: none of {SETTING} is for its distinguished name {subject!r}"])
-        if not 0 < len(found) <= NAME_LENGTH_MAX:
-            raise ConfigError(
-                [
-                    f"certificate: {SETTING} make a name of {len(found)} characters from {subject!r}: "
-                    f"1 to {NAME_LENGTH_MAX} are allowed"
-                ]
-            )
-        return Principal(USER, found)
+        found = _named_by(self, subject)
+        if isinstance(found, str):
+            raise ConfigError([found])
+        return found
+
+
+@lru_cache(maxsize=1024)
+def _named_by(mapping: PrincipalMapping, subject: str) -> Principal | str:
+    """Find the principal, or say why there is none. It is asked for at every call, and rules such as those in Kafka's
+    documentation take tens of milliseconds for the names of some certificates.
+    """
+    found = next((name for rule in mapping.rules if (name := rule.apply(subject)) is not None), None)
+    if found is None:
+        return f"certificate: none of {SETTING} is for its distinguished name {subject!r}"
+    if not 0 < len(found) <= NAME_LENGTH_MAX:
+        return (
+            f"certificate: {SETTING} make a name of {len(found)} characters from {subject!r}: "
+            f"1 to {NAME_LENGTH_MAX} are allowed"
+        )
+    return Principal(USER, found)
 
 
 def parse_mapping_rules(text: str) -> PrincipalMapping:

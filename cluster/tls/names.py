@@ -25,6 +25,8 @@ _KEYWORDS: Final = {
 }
 _STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 """UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: what Java decodes as UTF-8."""
+_BLANKS: Final = " \r"
+"""What Java escapes at both ends of a value."""
 _ESCAPED: Final = {ord(character): f"\\{character}" for character in ',=+<>#;"\\'} | {0: "\\00"}
 
 
@@ -54,9 +56,10 @@ def _content(der: bytes) -> bytes:
 
 
 def _escaped(text: str) -> str:
-    inner = text.strip(" ")
-    leading = len(text) - len(text.lstrip(" "))
-    return "\\ " * leading + inner.translate(_ESCAPED) + "\\ " * (len(text) - leading - len(inner))
+    inner = text.strip(_BLANKS)
+    begin = len(text) - len(text.lstrip(_BLANKS))
+    before, after = text[:begin], text[begin + len(inner) :]
+    return "".join(f"\\{blank}" for blank in before) + inner.translate(_ESCAPED) + "".join(f"\\{b}" for b in after)
 
 
 def authenticated_names(der: bytes) -> dict[str, list[bytes]]:
@@ -70,7 +73,7 @@ def authenticated_names(der: bytes) -> dict[str, list[bytes]]:
             "x509_subject": [distinguished_name(certificate.subject).encode()],
             "peer_uri": [uri.encode() for uri in _uris(certificate)],
         }
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ConfigError([f"certificate: its names cannot be read: {error}"]) from error
 
 
@@ -87,5 +90,5 @@ def subject_of(pem: bytes) -> str:
     """Read the distinguished name of a certificate in PEM form; each is asked for at every call. Raises ConfigError."""
     try:
         return distinguished_name(x509.load_pem_x509_certificate(pem).subject)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ConfigError([f"certificate: its names cannot be read: {error}"]) from error

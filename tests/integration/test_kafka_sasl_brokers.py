@@ -131,6 +131,37 @@ async def test_what_users_ask_is_passed_on_to_brokers_without_an_authorizer(
     assert bool(behind.of(ApiKey.METADATA)) is not has_authorizer
 
 
+async def test_the_broker_that_is_asked_for_a_user_is_the_one_that_has_no_authorizer(
+    made: Setup, users: Directory
+) -> None:
+    """While an authorizer is switched on, what one broker says does not hold for another."""
+    users.set("broker", SCRAM_SHA_512="of brokers")
+    acls = DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED)
+    without = KafkaPeer({ApiKey.DESCRIBE_ACLS: lambda _: acls})
+    guarded = KafkaPeer(
+        {ApiKey.METADATA: lambda _: MetadataResponse(), ApiKey.DESCRIBE_ACLS: lambda _: DescribeAclsResponse()}
+    )
+    login = {
+        "inter_broker_listener_name": "INSIDE",
+        "listener_security_protocol_map": "PLAINTEXT:SASL_PLAINTEXT,INSIDE:PLAINTEXT",
+        "sasl_enabled_mechanisms": "SCRAM-SHA-512",
+        "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-512",
+        "sasl_jaas_config": jaas("SCRAM-SHA-512", "of brokers").replace("alice", "broker"),
+    }
+    async with sasl_broker(guarded, made, users) as endpoint, kafka_broker(without) as served:
+        inside = replace(served.endpoints[0], listener="INSIDE")
+        brokers = [replace(CONTROLLER, endpoints=(endpoint,)), replace(served, endpoints=(inside,))]
+        async with kafka_listener(Scripted(lambda _: None), brokers, sasl=made.sasl(), users=users, **login) as servers:
+            connection = await Listening(servers.endpoints[0], Scripted(lambda _: None)).open(
+                lambda: credentials(made, "SCRAM-SHA-512")
+            )
+            with pytest.raises(PeerUnreachableError):
+                await connection.call(MetadataRequest(topics=None), 7, MetadataResponse, timeout_s=TIMEOUT_S)
+            connection.close()
+    assert guarded.of(ApiKey.METADATA) == []
+    assert guarded.of(ApiKey.DESCRIBE_ACLS)
+
+
 @pytest.mark.parametrize("own_mechanism", ["SCRAM-SHA-256", None])
 async def test_clients_at_a_listener_that_does_not_take_the_controller_learn_its_addresses(
     made: Setup, users: Directory, own_mechanism: str | None

@@ -24,7 +24,7 @@ from cluster.kafka_wire.messages.brokers import ControlledShutdownResponse as Sh
 from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
 from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
 from cluster.kafka_wire.messages.passed_on import CreateDelegationTokenResponse
-from cluster.model.broker import Broker, Endpoint
+from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.model.errors import ApiError, ConfigError, ErrorCode, PeerUnreachableError
 from cluster.requests.agents import ControlledShutdownResponse
 from cluster.requests.control import UpdateMetadataResponse
@@ -37,7 +37,7 @@ from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.wire_server import KafkaServer
 from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPDATE
 from tests.kafka.handshakes import shaking_hands
-from tests.kafka.peers import LIMITS, KafkaPeer, kafka_listener, places
+from tests.kafka.peers import LIMITS, KafkaPeer, kafka_broker, kafka_listener, places
 from tests.processes.certificates import PASSWORD, Certificates, Issuer, make_certificates
 from tests.processes.commands import run_klamm
 from tests.processes.scripted_servers import Scripted
@@ -168,6 +168,37 @@ async def test_while_an_authorizer_is_switched_on_brokers_are_known_by_the_certi
     for has_sasl in (False, True):
         with pytest.raises(ApiError, match="only from nobody and"):
             await without.require(Principal("User", "CN=node"), "SSL", has_sasl=has_sasl)
+
+
+@pytest.mark.parametrize(
+    ("client_auth", "shows", "super_users", "is_taken"),
+    [
+        ("requested", True, "", True),
+        ("requested", False, "", False),
+        ("requested", False, "User:ANONYMOUS", True),
+        ("required", True, "", True),
+        ("none", False, "", True),
+    ],
+)
+async def test_while_an_authorizer_is_switched_on_who_may_show_a_certificate_is_known_by_it(
+    certificates: Certificates, client_auth: str, shows: bool, super_users: str, is_taken: bool
+) -> None:
+    """Brokers that ask for a certificate give who shows none the rights of ANONYMOUS."""
+    authorizers, handler = Authorizers(), Scripted(lambda _: ControlledShutdownResponse(ErrorCode.NONE, ()))
+    async with kafka_broker(KafkaPeer({ApiKey.DESCRIBE_ACLS: lambda _: DescribeAclsResponse()})) as guarded:
+        asking = await KafkaConnection.open(guarded.endpoints[0], client_id="c", timeout_s=TIMEOUT_S)
+        await authorizers.ask(BrokerId(1), asking)
+        asking.close()
+    listening = contexts(certificates, ssl_client_auth=client_auth)
+    shown = listening.to_brokers if shows else listening.passing_on
+    async with kafka_listener(handler, [], listening, authorizers, super_users=super_users) as servers:
+        client = await KafkaConnection.open(
+            servers.endpoints[0], client_id="c", timeout_s=TIMEOUT_S, tls=shown.current()
+        )
+        answer = await client.call(ShutdownRequest(broker_id=1), 1, ShutdownAnswer, timeout_s=TIMEOUT_S)
+        client.close()
+    assert answer.error_code == (ErrorCode.NONE if is_taken else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    assert bool(handler.asked) is is_taken
 
 
 @pytest.mark.rule("D-89")

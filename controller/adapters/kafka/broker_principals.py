@@ -11,6 +11,8 @@ from typing import Final
 from cluster.config.broker_logins import read_broker_credentials
 from cluster.config.settings import Settings
 from cluster.model.errors import ApiError, ConfigError, ErrorCode
+from cluster.sasl.kerberos import own_realm
+from cluster.sasl.mechanisms import GSSAPI
 from cluster.security.principals import USER, Principal, parse_super_users
 
 _WHAT_TO_DO: Final = (
@@ -42,13 +44,24 @@ class BrokerPrincipals:
 
     def _own_user(self, listener: str) -> Principal | None:
         """The user of this controller; None of a token, whose name is the server's to say. Blocks."""
-        if self._settings.sasl_mechanism_inter_broker_protocol is None:
+        mechanism = self._settings.sasl_mechanism_inter_broker_protocol
+        if mechanism is None:
             return None
         try:
             user = read_broker_credentials(self._settings, listener).user
+            if mechanism == GSSAPI:
+                user = self._user_of(user, listener)
         except ConfigError:
             return None
         return Principal(USER, user) if user else None
+
+    def _user_of(self, principal: str, listener: str) -> str:
+        """The user of this controller's own principal at a listener, which brokers of other hosts are, too. Raises
+        ConfigError.
+        """
+        realm = own_realm()
+        whole = principal if "@" in principal else f"{principal}@{realm}"
+        return self._settings.kerberos_rules_of(listener).user_of(whole, realm)
 
     def _own_name(self, listener: str) -> Principal | None:
         subject = self._own_subject()

@@ -72,7 +72,7 @@ async def serve_kafka(
     try:
         for listener in listeners:
             own_tls = tls.listening[listener.name] if listener.has_tls and tls is not None else None
-            is_authenticated = own_tls is not None and own_tls.current().verify_mode is ssl.CERT_REQUIRED
+            demand = ssl.CERT_NONE if own_tls is None else own_tls.current().verify_mode
             callers = CallerIdentifier(
                 is_secured=own_tls is not None, mapping=settings.mapping_of(listener.name), knows_nodes=False
             )
@@ -81,7 +81,7 @@ async def serve_kafka(
                     _open_with_sasl, services, listener.name, sasl[listener.name]
                 )
             else:
-                opened = partial(_open, services, listener.name, is_authenticated, callers)
+                opened = partial(_open, services, listener.name, demand, callers)
             server = KafkaServer(opened, bounds, tasks, table, on_filling=hosts.look, on_freed=services.memory.freed)
             handshakes = None
             if own_tls is not None and tls is not None:
@@ -96,16 +96,19 @@ async def serve_kafka(
 
 
 def _open(
-    services: KafkaServices, listener: str, is_authenticated: bool, callers: CallerIdentifier, peer: ClientAddress
+    services: KafkaServices, listener: str, demand: ssl.VerifyMode, callers: CallerIdentifier, peer: ClientAddress
 ) -> KafkaSession:
-    """Open the session of a client. Raises ApiError for a certificate that is no identity."""
+    """Open the session of a client. `demand`: whether certificates are asked for, and demanded. Raises ApiError for a
+    certificate that is no identity.
+    """
     name = _name_of(peer)
     try:
         shown = {} if peer.certificate is None else authenticated_names(peer.certificate)
     except ConfigError as error:
         raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "; ".join(error.errors)) from error
     caller = callers.identify(name, shown, {})
-    return KafkaSession(services, listener, name, caller, is_authenticated=is_authenticated)
+    is_authenticated, was_asked = demand is ssl.CERT_REQUIRED, demand is not ssl.CERT_NONE
+    return KafkaSession(services, listener, name, caller, is_authenticated=is_authenticated, was_asked=was_asked)
 
 
 def _open_with_sasl(

@@ -142,7 +142,7 @@ class KafkaSession:
 
     `is_authenticated`: its client had to show a certificate. `has_sasl`: it has authenticated itself by SASL. Then
     brokers that ask for either see this controller, unless they have an authorizer, by which the client would have
-    other rights.
+    other rights. `was_asked`: for a certificate, whether its client had to show one or not.
     """
 
     is_unproven = False
@@ -156,8 +156,9 @@ class KafkaSession:
         *,
         is_authenticated: bool,
         has_sasl: bool = False,
+        was_asked: bool = False,
     ) -> None:
-        self._services = services
+        self._services, self._was_asked = services, was_asked
         self._listener, self._is_authenticated, self._has_sasl = listener, is_authenticated, has_sasl
         self._peer, self._caller = Peer.parse(peer), caller
         # Its own identity where it judges the client itself.
@@ -269,8 +270,9 @@ class KafkaSession:
             if services.rules is not None:
                 return await self._authorized(services.rules.authorizer, received, measured)
             if self._has_sasl:
-                # No broker says who may do what; but it would know this controller instead of the client.
-                await services.authorizers.require_none(self._upstream.as_controller)
+                # No broker says who may do what; but it would know this controller instead of the client. Another one
+                # may have an authorizer by now, so the one that answers is asked.
+                await services.authorizers.require_none(self._upstream.connected)
                 return await self._authorized(_ALLOWS_ALL, received, measured)
             if not self._is_authenticated:
                 return await (await self._upstream.connected()).call_raw(received.frame, timeout_s=PASSED_ON_TIMEOUT_S)
@@ -358,7 +360,8 @@ class KafkaSession:
             await services.certificates.require_as_brokers(
                 by_certificate=self._is_authenticated, by_sasl=self._has_sasl
             )
-            if services.authorizers.guarded and (self._has_sasl or self._is_authenticated):
+            # Brokers show their certificate to whoever asks for one: who was asked and shows none is none.
+            if services.authorizers.guarded and (self._has_sasl or self._was_asked):
                 principal = self._caller.identity.principal
                 await services.principals.require(principal, self._listener, has_sasl=self._has_sasl)
 

@@ -1,5 +1,6 @@
 """What `klamm adopt` says of a cluster: what forbids adoption, what is good to know, what changes, what to run."""
 
+import shlex
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from adoption.handover import Handover
 from adoption.refusals import releases_of
 from adoption.survey import BrokerAnswers, Survey, SurveyedBroker
 from cluster.model.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
+from cluster.security.acls import ACL_AUTHORIZER
 from cluster.znodes.adoption import Adoption
 
 LEADER_AND_ISR, STOP_REPLICA = 4, 5
@@ -199,6 +201,16 @@ def test_the_commands_have_free_ids_and_the_settings_of_the_brokers() -> None:
         assert text in first
     assert "--id 903" in second
     assert "klamm.kafka.rack=b" in second
+
+
+@pytest.mark.rule("AO-2")
+def test_what_a_broker_says_is_one_word_to_the_shell_whatever_it_is() -> None:
+    """Only the placeholder itself stands in quotes that an operator writes into."""
+    rack = "x'; touch taken; '=SUPER-USERS"
+    found = survey(broker(1, rack=rack, authorizer_class_name=ACL_AUTHORIZER))
+    command = examine(found, "zk:2181", "atomic").commands[0]
+    assert f"klamm.kafka.rack={rack}" in shlex.split(command)
+    assert "--override 'super.users=SUPER-USERS'" in command
 
 
 @pytest.mark.rule("AO-2")

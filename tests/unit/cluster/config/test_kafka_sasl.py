@@ -13,6 +13,7 @@ from cluster.config.config import NodeConfig, load_config, read_credentials
 from cluster.config.jaas_credentials import kerberos_credentials_in
 from cluster.config.kafka_sasl import kafka_sasl
 from cluster.config.kafka_tls import kafka_tls
+from cluster.config.settings import Settings
 from cluster.model.broker import Endpoint
 from cluster.model.errors import ConfigError
 from cluster.process.authorization import rules_for_super_users
@@ -120,6 +121,25 @@ def test_a_registration_without_tls_does_not_get_the_password(tmp_path: Path, is
     assert open_ is not None
     with pytest.raises(ConfigError, match="registered with SASL_PLAINTEXT there, and listener.security.protocol.map"):
         open_()
+
+
+@pytest.mark.parametrize(
+    ("protocols", "suits"),
+    [
+        ("INSIDE:SASL_SSL,USERS:SASL_PLAINTEXT", False),
+        ("INSIDE:SASL_SSL,USERS:SASL_SSL", True),
+        ("INSIDE:SASL_PLAINTEXT,USERS:SASL_PLAINTEXT", True),
+        ("INSIDE:SASL_PLAINTEXT,USERS:SASL_SSL", True),
+        ("INSIDE:SASL_SSL,USERS:PLAINTEXT", True),
+        ("CONTROL:SASL_SSL,INSIDE:SASL_PLAINTEXT,USERS:SASL_PLAINTEXT", False),
+    ],
+)
+def test_a_password_that_brokers_send_over_tls_is_not_sent_without_to_where_users_are(
+    protocols: str, suits: bool
+) -> None:
+    """Brokers show theirs to no listener but that between them; whoever listens would have the rights of brokers."""
+    settings = Settings(inter_broker_listener_name="INSIDE", listener_security_protocol_map=protocols, **BY_PLAIN)
+    assert BrokerLogins(settings).suit("USERS") is suits
 
 
 def test_a_token_is_read_from_a_file(tmp_path: Path) -> None:

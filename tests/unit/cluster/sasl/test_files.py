@@ -135,6 +135,40 @@ def test_a_token_is_verified_with_the_algorithm_of_the_key_and_no_other() -> Non
             exchange.step(malformed)
 
 
+@pytest.mark.parametrize(
+    ("header", "claims", "message", "why"),
+    [
+        ({}, {}, "n,,", ""),
+        ({}, {}, "n,a=alice,", ""),
+        ({}, {"sub": "a,b=c"}, "n,a=a=2Cb=3Dc,", ""),
+        ({}, {}, "n,a=admin,", "asks to act for another user"),
+        ({}, {}, "n,x,", "without auth=Bearer"),
+        ({}, {}, "n,a=alice,x", "without auth=Bearer"),
+        ({}, {}, "y,,", "without auth=Bearer"),
+        ({"crit": ["exp"], "exp": 1}, {}, "n,,", "ritical extension"),
+        ({"crit": ["b64"], "b64": True}, {}, "n,,", "ritical extension"),
+        ({}, {"exp": 10**400}, "n,,", "int too large"),
+        ({}, {"sub": "x" * 257}, "n,,", "no name of a user"),
+    ],
+)
+def test_a_token_is_for_its_user_alone_and_says_nothing_that_is_not_understood(
+    header: dict[str, Any], claims: dict[str, Any], message: str, why: str
+) -> None:
+    """Kafka's OAuthBearerSaslServer refuses to act for others; RFC 7515, 4.1.11, what is critical and not known."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    keys = parse_keys("f", json.dumps({"keys": [described(key.public_key(), kid="a")]}).encode())
+    exchange = BearerServerExchange(BearerRules(("klamm",), "i"), lambda: keys, now=lambda: 4_000_000_000.0)
+    said = {"sub": "alice", "aud": "klamm", "iss": "i", "exp": 4_000_000_060} | claims
+    token = jwt.encode(said, key, "ES256", headers={"kid": "a"} | header)
+    whole = f"{message}\x01auth=Bearer {token}\x01\x01".encode()
+    if why:
+        with pytest.raises(AuthenticationFailedError) as failed:
+            exchange.step(whole)
+        assert why in failed.value.why
+    else:
+        assert exchange.step(whole).user == said["sub"]
+
+
 def encoded(part: bytes) -> bytes:
     return urlsafe_b64encode(part).rstrip(b"=")
 

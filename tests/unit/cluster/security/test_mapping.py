@@ -36,6 +36,15 @@ ADMIN = r"RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L"
         (r"RULE:^CN=(a)?(\w+)$/$1.$2/", "CN=bob", ".bob"),
         # The pattern is looked for once more, and finds the end as well.
         (r"RULE:.*/x/", "CN=ann", "xx"),
+        # A dot is no end of a line, of which Java knows more than Python.
+        (r"RULE:^CN=(\w+).*$/$1/,DEFAULT", "CN=ann x", "ann"),
+        (r"RULE:^CN=(\w+).*$/$1/,DEFAULT", "CN=ann\u2028x", "CN=ann\u2028x"),
+        (r"RULE:^CN=(\w+).*$/$1/,DEFAULT", "CN=ann\rx", "CN=ann\rx"),
+        (r"RULE:^CN=(\w+).*$/$1/,DEFAULT", "CN=ann\x85x", "CN=ann\x85x"),
+        (r"RULE:^CN=(\w+)(?s:.*)$/$1/,DEFAULT", "CN=ann\u2028x", "ann"),
+        (r"RULE:^CN=(\w+)[^,]*$/$1/,DEFAULT", "CN=ann\u2028x", "ann"),
+        (r"RULE:^CN=(\w+)\.[].a]?$/$1/,DEFAULT", "CN=ann.", "ann"),
+        (r"RULE:^CN=(\w+)\.$/$1/,DEFAULT", "CN=annx", "CN=annx"),
         (r"RULE:CN=(.*?)/$1/", "CN=ann", "ann"),
     ],
 )
@@ -84,3 +93,12 @@ def test_rules_that_are_malformed_are_refused(rules: str) -> None:
 def test_a_name_that_no_rule_is_for_is_no_principal(rules: str, subject: str, why: str) -> None:
     with pytest.raises(ConfigError, match=f"certificate: .*{why}"):
         parse_mapping_rules(rules).principal_of(subject)
+
+
+def test_a_name_is_matched_once_however_often_its_certificate_is_shown() -> None:
+    """A certificate is asked for its user at every call, and matching may take long: many parts can be many others."""
+    rules = f"{ADMIN},DEFAULT"
+    name = "CN=a" + ",OU=" * 15 + ",O=" * 20 + ",L=" * 20 + ",ST=" * 15
+    first = parse_mapping_rules(rules).principal_of(name)
+    assert parse_mapping_rules(rules).principal_of(name) is first
+    assert first.name == name

@@ -24,6 +24,7 @@ COMMON_NAMES = {
     'a+"b"\\<c>;d': 'CN=a\\+\\"b\\"\\\\\\<c\\>\\;d',
     "  a  b  ": "CN=\\ \\ a  b\\ \\ ",
     "a\nb": "CN=a\nb",
+    "\ra \r": "CN=\\\ra\\ \\\r",
     "a\x00b": "CN=a\\00b",
     "a'()-./:? b*@_&~": "CN=a'()-./:? b*@_&~",
 }
@@ -80,3 +81,16 @@ def test_what_is_no_certificate_names_nobody() -> None:
         subject_of(b"no certificate")
     with pytest.raises(ConfigError, match="certificate: its names cannot be read"):
         authenticated_names(b"no certificate")
+
+
+def test_a_name_of_a_kind_that_no_name_is_names_nobody() -> None:
+    """An authority may sign a string of bits in the place of a text."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    der = x509.load_pem_x509_certificate(certificate("ZZ", "i", key, key)).public_bytes(serialization.Encoding.DER)
+    bits = der.replace(b"\x0c\x02ZZ", b"\x03\x02\x00Z")
+    assert bits != der
+    with pytest.raises(ConfigError, match="certificate: its names cannot be read"):
+        authenticated_names(bits)
+    pem = x509.load_der_x509_certificate(bits).public_bytes(serialization.Encoding.PEM)
+    with pytest.raises(ConfigError, match="certificate: its names cannot be read"):
+        subject_of(pem)
