@@ -23,6 +23,10 @@ _MTIME_NS: Final = 2_000_000_000
 """How long a folder may change without a new time after its last change: the resolution of the times of files."""
 
 
+_LEAST_PART: Final = 16
+"""A log has at least this part of an equal share."""
+
+
 class Position(NamedTuple):
     """Everything before `byte` of the segment whose first line has this number has been read."""
 
@@ -190,14 +194,17 @@ def ends(logs: Mapping[str, Sequence[FileSegment]], start: Positions) -> dict[st
 def advance(
     start: Positions, available: Mapping[str, Sequence[tuple[FileSegment, int, int]]], budget: int | None
 ) -> dict[str, Position]:
-    """The positions after a batch of about `budget` bytes, of which each log has an equal share.
+    """The positions after a batch of about `budget` bytes, of which each log has a share by what is left of it.
 
-    Records of all nodes of the same time are judged together that way, which is the cheapest.
+    So logs that begin and end together are read side by side, whatever their sizes are: records of all nodes of the
+    same time are judged together, and few wait for another log. A log that has little left beside a long backlog is
+    read to its end soon all the same.
     """
     positions = dict(start)
-    waiting = sorted(available, key=lambda log: sum(end - first for _, first, end in available[log]))
-    for number, log in enumerate(waiting):
-        share = None if budget is None else max(1, budget // (len(waiting) - number))
+    left = {log: sum(end - first for _, first, end in parts) for log, parts in available.items()}
+    whole = sum(left.values())
+    for log in sorted(available):
+        share = None if budget is None or budget >= whole else _share(budget, left[log], whole, len(left))
         taken = 0
         for segment, first, last in available[log]:
             end = last
@@ -208,8 +215,12 @@ def advance(
                 taken += end - first
             if share is not None and taken >= share:
                 break
-        budget = None if budget is None else max(0, budget - taken)
     return positions
+
+
+def _share(budget: int, left: int, whole: int, logs: int) -> int:
+    """The bytes of a log in a batch. `left`: its bytes that were not read yet, `whole`: those of all logs."""
+    return max(1, budget * left // whole, budget // (_LEAST_PART * logs))
 
 
 def ranges(logs: Mapping[str, Sequence[FileSegment]], start: Positions, end: Positions) -> list[Range]:

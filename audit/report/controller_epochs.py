@@ -1,6 +1,9 @@
 """The findings about controller epochs and events of controllers that the end of what was read shows."""
 
-from collections.abc import Iterator, Sequence
+from bisect import insort
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import pyarrow.dataset
@@ -25,7 +28,7 @@ from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import RECORDS_TABLE
 
 _NAMED_MAX: Final = 20
-_COLUMNS: Final = ("node", "incarnation", "seq", "at_ms", "cause_id")
+_COLUMNS: Final = ("node", "incarnation", "seq", "at_ms", "cause_id", "cause_controller", "cause_controller_epoch")
 
 
 def epoch_findings(
@@ -54,19 +57,43 @@ def epoch_findings(
     yield from times_without_controller(terms, newest_ms, commit.limits.controllerless_ms)
     yield from late_controllers(terms, commit.limits.controllerless_ms)
     followed = (Followed(*each) for each in commit.greatest_events)
-    for rule, request, log in unknown_requests(followed, state.active, work, unread):
-        above = state.tables.work[f"{log}/{request.controller_epoch}"].max_event if log else -1
-        rows = _requests(folder, request, above)
+    unknown = list(unknown_requests(followed, state.active, work, unread))
+    above = {
+        request: state.tables.work[f"{log}/{request.controller_epoch}"].max_event if log else -1
+        for _, request, log in unknown
+    }
+    first = _first_records(folder, above)
+    for rule, request, _ in unknown:
+        rows = first[request]
         if rows and _is_decided(request, rows[0]["at_ms"], state):
             yield _finding(rule, request, rows)
 
 
-def _requests(folder: OutputFolder, request: Followed, above: int) -> list[dict[str, Any]]:
-    """The records, by time, that follow from later events of this controller in its controller epoch."""
+def _first_records(folder: OutputFolder, above: Mapping[Followed, int]) -> dict[Followed, list[dict[str, Any]]]:
+    """The first records, by time, that follow from later events than these of each controller in its controller epoch.
+
+    All are found in one pass: while brokers' logs are read ahead of controllers' there are many such epochs.
+    """
+    found: dict[Followed, list[dict[str, Any]]] = {request: [] for request in above}
+    if not above:
+        return found
+    of = {(request.controller_epoch, request.controller): request for request in above}
     field = pyarrow.dataset.field
-    chosen = (field("cause_controller") == request.controller) & (field("cause_id") > above)
-    chosen &= field("cause_controller_epoch") == request.controller_epoch
-    return sorted(folder.rows(RECORDS_TABLE, _COLUMNS, chosen), key=lambda row: (row["at_ms"], reference(row)))
+    chosen = [
+        (field("cause_controller_epoch") == request.controller_epoch)
+        & (field("cause_controller") == request.controller)
+        & (field("cause_id") > event)
+        for request, event in above.items()
+    ]
+    for row in folder.rows(RECORDS_TABLE, _COLUMNS, reduce(or_, chosen)):
+        rows = found[of[row["cause_controller_epoch"], row["cause_controller"]]]
+        insort(rows, row, key=_by_time)
+        del rows[_NAMED_MAX:]
+    return found
+
+
+def _by_time(row: Mapping[str, Any]) -> tuple[int, str]:
+    return row["at_ms"], reference(row)
 
 
 def _is_decided(request: Followed, at_ms: int, state: ClusterState) -> bool:
@@ -86,7 +113,7 @@ def _finding(rule: str, request: Followed, rows: Sequence[dict[str, Any]]) -> Au
             f"brokers carried out requests of controller {controller} in controller epoch {epoch}, in which nobody "
             "became active"
         )
-    records = tuple(reference(row) for row in rows[:_NAMED_MAX])
+    records = tuple(reference(row) for row in rows)
     return AuditFinding(
         rule, f"controller-epoch {epoch} of controller {controller}", message, records, at_ms=rows[0]["at_ms"]
     )

@@ -45,8 +45,8 @@ STATES: Final = pyarrow.schema(
 )
 """One row for each content at a partition epoch (`sub`). `content`: a hash of leader, leader epoch and the members of
 the ISR. Controllers of the first to the last controller epoch knew it as current; the reference is that of the first
-record by controller epoch, time, node, incarnation and number. Where a leader wrote the state, the first controller
-epoch is NO_EPOCH, and the last one too if no controller has read it.
+record by first controller epoch, time, node, incarnation and number. Where a leader wrote the state, the first
+controller epoch is NO_EPOCH, and the last one too if no controller has read it.
 """
 _FURTHER: Final = {"replicas": pyarrow.list_(pyarrow.int32()), "cause_event": TEXT, "cause_id": pyarrow.int64()}
 WRITTEN_SCHEMA: Final = pyarrow.schema(

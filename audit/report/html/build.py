@@ -53,6 +53,7 @@ def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = (
         rules=_rules(result.findings),
         findings=[_with_rule(*pair) for pair in zip(found, stories(folder, found), strict=True)],
         findings_total=sum(result.findings.values()),
+        provisional=result.provisional,
         terms=terms,
         sessions=folder.current_rows(SESSIONS_TABLE),
         failovers=[

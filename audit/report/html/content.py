@@ -56,6 +56,8 @@ class ReportContent(Struct, frozen=True):
     rules: list[dict[str, Any]]
     findings: list[dict[str, Any]]
     findings_total: int
+    provisional: int
+    """Findings that lines which were not read yet may withdraw, of all."""
     terms: list[dict[str, Any]]
     sessions: list[dict[str, Any]]
     failovers: list[dict[str, Any]]

@@ -33,7 +33,8 @@ function head() {
   title.className = content.verdict;
   document.title = `klamm audit: ${title.textContent}`;
   const ends = content.ends && ` The ends of logs were ${content.ends}.`;
-  byId("meaning").textContent = MEANING[content.verdict] + ends;
+  const provisional = content.provisional ? ` ${number(content.provisional)} of ${many} may be withdrawn by lines that were not read yet.` : "";
+  byId("meaning").textContent = MEANING[content.verdict] + provisional + ends;
   const figures = [
     ["records", `${number(content.records)} of ${number(content.expected)}`],
     ["partitions", number(content.partitions_total)],

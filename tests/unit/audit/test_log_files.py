@@ -42,12 +42,23 @@ def test_a_torn_tail_is_left_until_its_line_is_whole(tmp_path: Path) -> None:
     assert positions(files, first) == {A: Position(0, 11)}
 
 
-def test_a_limited_batch_takes_an_equal_share_of_every_log_and_more_where_another_has_less(tmp_path: Path) -> None:
-    segment(tmp_path, A, 0, b"12345\n" * 10)
-    segment(tmp_path, B, 0, b"12345\n" * 10)
-    files = LogFiles([tmp_path])
-    assert positions(files, {}, 48) == {A: Position(0, 24), B: Position(0, 24)}
-    assert positions(files, {A: Position(0, 54)}, 48) == {A: Position(0, 60), B: Position(0, 42)}
+@pytest.mark.parametrize("lines", [(10, 10), (10, 50), (400, 40), (900, 70)])
+def test_logs_of_any_sizes_are_read_side_by_side_and_end_together(tmp_path: Path, lines: tuple[int, int]) -> None:
+    for log, count in zip((A, B), lines, strict=True):
+        segment(tmp_path, log, 0, b"12345\n" * count)
+    files, taken, batches = LogFiles([tmp_path]), dict[str, Position](), 0
+    while ends(files.logs(), taken):
+        parts = [taken.get(log, START).byte / (6 * count) for log, count in zip((A, B), lines, strict=True)]
+        # A batch has whole lines of each log.
+        assert abs(parts[0] - parts[1]) <= 2 / min(lines)
+        taken, batches = positions(files, taken, 6 * sum(lines) // 5), batches + 1
+    assert batches <= 8
+
+
+def test_a_log_with_little_left_is_read_to_its_end_soon_beside_a_long_backlog(tmp_path: Path) -> None:
+    segment(tmp_path, A, 0, b"12345\n" * 10_000)
+    segment(tmp_path, B, 0, b"12345\n" * 3)
+    assert positions(LogFiles([tmp_path]), {}, 640) == {A: Position(0, 636), B: Position(0, 18)}
 
 
 def test_a_limited_batch_takes_an_older_segment_whole_before_it_begins_the_next(tmp_path: Path) -> None:

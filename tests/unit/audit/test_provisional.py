@@ -10,6 +10,7 @@ from audit.batches.cluster_state import ClusterState
 from audit.chains.incarnations import Span
 from audit.chains.witnesses import LAG_MS, LOG_CUT
 from audit.records.findings import CLEAN, FINDINGS
+from audit.report.html.build import content
 from audit.report.provisional import Horizon, horizon_of
 from audit.report.report import read_findings, read_result
 from audit.storage.commits import Commit
@@ -48,6 +49,7 @@ def test_what_a_first_batch_finds_is_provisional_and_stands_at_the_end(tmp_path:
     assert (first.verdict, set(first.findings)) == (FINDINGS, {LOG_CUT})
     assert first.provisional == sum(first.findings.values())
     assert all(each["provisional"] for each in read_findings(output, 10))
+    assert content(output, 0).provisional == first.provisional
     audit.read()
     last = read_result(output)
     assert (last.findings, last.provisional) == ({LOG_CUT: 1}, 0)

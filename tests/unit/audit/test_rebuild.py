@@ -34,7 +34,7 @@ from tests.unit.state_log.test_invariants import (
     two_states_of_one_version,
 )
 
-BATCH_BYTES = 15_000
+BATCH_BYTES = 32_000
 
 
 def commit_of(output: Path) -> Commit:
@@ -101,7 +101,10 @@ def test_an_audit_with_findings_goes_on_behind_a_rebuild(seed: int, tmp_path: Pa
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders `logs` and `output`, of an audit with findings that has read a part of the logs."""
     top: Path = tmp_path_factory.mktemp("audited")
-    write_logs(faulty(20, second_leader_by_an_agent, leader_epoch_leap).logs, top / "logs")
+    cluster = faulty(20, second_leader_by_an_agent, leader_epoch_leap)
+    for _ in range(100):
+        cluster.step()
+    write_logs(cluster.logs, top / "logs")
     audit = FolderAudit(top / "logs", top / "output")
     audit.read(BATCH_BYTES, 3)
     # Both faults are in what was read: the rest of the logs is for the tests that read on.
