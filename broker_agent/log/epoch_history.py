@@ -68,10 +68,10 @@ class EpochHistory:
             self.is_dirty = self.entries != self._checkpointed
             self.is_journaled &= self.is_dirty
 
-    def loaded(self, checkpointed: tuple[EpochEntry, ...], journaled: tuple[EpochEntry, ...]) -> None:
-        """Take note of what checkpoint and journal had when the log was loaded."""
+    def loaded(self, checkpointed: tuple[EpochEntry, ...], stored: tuple[EpochEntry, ...]) -> None:
+        """Take note of what the checkpoint had when the log was loaded, and of the newest, there or in the journal."""
         self._checkpointed = checkpointed
-        self.is_journaled = self.entries not in (checkpointed, ()) and self.entries == journaled
+        self.is_journaled = self.entries not in (checkpointed, ()) and self.entries == stored
         self.is_dirty = self.entries != checkpointed and not self.is_journaled
 
     def checkpointed(self, entries: tuple[EpochEntry, ...]) -> None:

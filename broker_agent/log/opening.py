@@ -4,7 +4,7 @@ When this is done, everything that a broker needs of its disks has been read, an
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -218,7 +218,8 @@ class _Loader:
                 offsets = await disk.run(partial(_read_offsets, disk, path))
                 directory.high_watermarks = {tp: known.high_watermark for tp, known in offsets.items()}
                 journal = await disk.run(partial(disk.read_file, f"{path}/{EPOCH_JOURNAL}"))
-                journaled = directory.epoch_journal.open(journal)
+                journaled = dict(directory.epoch_journal.open(journal))
+                await self._bury_strays(directory, journaled, names.current)
                 known_damage = await disk.run(partial(_read_damage, disk, path))
                 # Last: whatever fails before it does not cost the next start a recovery.
                 is_new = await disk.run(partial(is_new_to_klamm, disk, path))
@@ -229,6 +230,7 @@ class _Loader:
                 found = _Found(sorted(names.current), names.futures, offsets, journaled, ended, is_new)
                 await self._load_logs(directory, found)
                 await self._load_futures(directory, found)
+                await self._bury(directory, {tp for tp, line in journaled.items() if self._is_of_other_topic(tp, line)})
                 self._logs.damage.remove_where(self._is_gone)
                 if ended is LastShutdown.UNCLEAN or (self._lost_writes and ended is LastShutdown.KILLED):
                     self._doubt(path, found.partitions)
@@ -244,6 +246,30 @@ class _Loader:
             raise
         except StorageError:
             return
+
+    async def _bury_strays(
+        self, directory: LogDirectory, journaled: dict[TopicPartition, JournaledEpochs], present: Set[TopicPartition]
+    ) -> None:
+        """Remove from `journaled`, and void, what is of logs that are gone, by a deletion that was not completed or by
+        hand: a new log of the partition must not get it.
+        """
+        strays = journaled.keys() - present
+        for tp in strays:
+            del journaled[tp]
+        if not await self._bury(directory, strays):
+            directory.to_forget |= strays
+
+    async def _bury(self, directory: LogDirectory, topic_partitions: Set[TopicPartition]) -> bool:
+        """Void what the journal says of partitions; returns whether there was room for that. Raises StorageError."""
+        with suppress(FullDirectoryError), directory:
+            await self._dependencies.disk.run(partial(directory.epoch_journal.bury, topic_partitions))
+            return True
+        return False
+
+    def _is_of_other_topic(self, topic_partition: TopicPartition, line: JournaledEpochs) -> bool:
+        """Whether a line is of an earlier topic, as after a deletion by a release that does not know the journal."""
+        log = self._logs.get(topic_partition)
+        return log is not None and line.topic_id not in (None, log.topic_id)
 
     def _is_gone(self, replica: DamagedReplica) -> bool:
         """Whether what a file says of damage is over: it is of an earlier topic, or the records were deleted."""

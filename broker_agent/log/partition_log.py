@@ -6,6 +6,7 @@ and `log_reading` reads. Source: Kafka UnifiedLog, LocalLog.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from broker_agent.log import checkpoints
 from broker_agent.log.append_info import NOTHING_APPENDED, AppendInfo
@@ -474,6 +475,14 @@ class PartitionLog(ReadableLog):
                 if not self._is_closed:
                     self._write_topic_id()
                     await self._flush(self._end)
+                    await self._bury_truncated_epochs()
+
+    async def _bury_truncated_epochs(self) -> None:
+        """Void what the journal says if it is newer than the checkpoint, which has all epochs of the log."""
+        is_checkpointed = not (self._epochs.is_dirty or self._epochs.is_journaled or self._is_untouched)
+        journal, tp = self._log_directory.epoch_journal, self.topic_partition
+        if is_checkpointed and journal.has_newer(tp, self._epochs.latest):
+            await self._dependencies.disk.run(partial(journal.bury, {tp}))
 
     async def _flush(self, end: Offset) -> None:
         await self._flusher.flush(end)

@@ -121,7 +121,7 @@ def _create_files(
         content = checkpoints.encode_partition_metadata(topic_id)
         checkpoints.write_unflushed(disk, path, checkpoints.PARTITION_METADATA, content, is_new=not is_there)
     zero, epochs = Offset(0), EpochHistory()
-    epochs.loaded(checkpointed=(), journaled=())
+    epochs.loaded(checkpointed=(), stored=())
     return LoadedLog(segments, epochs, ProducerStates(), zero, zero, zero, topic_id, is_untouched=True)
 
 
@@ -170,7 +170,7 @@ def load_log(
     except BaseException:
         recovery.close()
         raise
-    epochs.loaded(checkpointed_epochs, journaled.entries)
+    epochs.loaded(checkpointed_epochs, tuple(stored_epochs))
     return LoadedLog(
         *(segments, epochs, producers),
         log_start,
