@@ -369,15 +369,20 @@ class _Loader:
     async def _load_some(
         self, directory: LogDirectory, some: Sequence[TopicPartition], found: _Found, segments_left: Gauge
     ) -> None:
-        """Load these logs. Whatever is wrong with one of them, the others are served."""
+        """Load these logs. Whatever is wrong with one of them, the others are served; but for a want of room, which is
+        raised once all are in the table, where a failure of the directory closes them.
+        """
+        want_of_room: OSError | None = None
         loads = [self._load_of(f"{directory.path}/{tp}", tp, found, segments_left.set) for tp in some]
         for tp, loaded in zip(some, await self._dependencies.disk.run(partial(_outcomes, loads)), strict=True):
             if isinstance(loaded, LoadedLog):
                 await self._add(self._log_of(directory, f"{directory.path}/{tp}", tp, loaded), loaded)
             elif isinstance(loaded, OSError) and is_want_of_room(loaded):
-                raise loaded
+                want_of_room = loaded
             else:
                 self._leave_out(directory, tp, found.offsets.get(tp, CheckpointedOffsets()), loaded)
+        if want_of_room is not None:
+            raise want_of_room
 
     async def _load_futures(self, directory: LogDirectory, found: _Found) -> None:
         """Load the copies; one that cannot be loaded, or is of no use, is deleted: it can be made again."""

@@ -155,6 +155,8 @@ async def test_a_full_disk_on_which_the_journal_cannot_be_rewritten_refuses_neit
     await lead(node, epoch + 1)
     assert len(disk.read_file(f"/data/{EPOCH_JOURNAL}") or b"") > size
     assert disk.read_file(f"/data/{EPOCH_JOURNAL}.tmp") is None
+    await node.stop()
+    assert disk.read_file(f"/data/{checkpoints.CLEAN_MARKER}") is not None
 
 
 @pytest.mark.rule("R11.13", "R9.9")
