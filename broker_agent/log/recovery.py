@@ -167,6 +167,9 @@ def load_log(
         remove_snapshots_after(disk, path, end, names)
         producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point, names=names)
         is_untouched = _is_untouched(segments, checkpointed_epochs, cut)
+        if cut is not None:
+            # The next start must not find it beside an epoch, which may come before another topic id.
+            disk.remove_file(f"{path}/{checkpoints.PARTITION_METADATA}")
     except BaseException:
         recovery.close()
         raise
