@@ -74,6 +74,11 @@ class EpochHistory:
         self.is_journaled = self.entries not in (checkpointed, ()) and self.entries == stored
         self.is_dirty = self.entries != checkpointed and not self.is_journaled
 
+    def checkpoint_lacks(self, end: Offset) -> bool:
+        """Whether the checkpoint lacks an epoch that starts below `end`, as far as is known."""
+        count = bisect_left(self._starts, end)
+        return self._checkpointed is None or self._checkpointed[:count] != self.entries[:count]
+
     def checkpointed(self, entries: tuple[EpochEntry, ...]) -> None:
         """Take note of what the checkpoint has, durably, while the entries may have changed since."""
         self._checkpointed = entries

@@ -157,6 +157,7 @@ class PartitionLog(ReadableLog):
             self._confirmed_epoch = max(self._confirmed_epoch, epoch)
             async with self._writing:
                 self.usable()  # While it waited, the log may have been deleted and its directory renamed.
+                await self._write_topic_id_unflushed()
                 # The topic id first: a later topic of that name has lower epochs.
                 first = checkpoints.PARTITION_METADATA if self._topic_id_is_unflushed else None
                 if await self._flusher.write_epochs(self._write_epochs, first):
@@ -316,6 +317,14 @@ class PartitionLog(ReadableLog):
         elif self._is_untouched:
             self._flush_untouched()
             self._is_untouched = False
+
+    async def _write_topic_id_unflushed(self) -> None:
+        """Write the topic id that an untouched log got after its creation, to be flushed with what comes first."""
+        if self._is_untouched and self._topic_id_is_dirty and self._topic_id is not None:
+            disk, content = self._dependencies.disk, checkpoints.encode_partition_metadata(self._topic_id)
+            write = partial(checkpoints.write_unflushed, disk, self.path, checkpoints.PARTITION_METADATA, content)
+            await disk.run(write)
+            self._topic_id_is_dirty = False
 
     @property
     def _topic_id_is_unflushed(self) -> bool:

@@ -162,7 +162,9 @@ def load_log(
         segments = _usable_segments(dependencies, path, config, recovery.kept, log_start)
         _save_indexes(list(segments)[:-1])
         end = segments.active.next_offset
-        epochs, confirmed = _fit_epochs(epochs, segments, path, log_start=log_start, end=end)
+        # A release that does not know the journal may have left it older than the checkpoint.
+        histories = (epochs, EpochHistory(checkpointed_epochs))
+        epochs, confirmed = _fit_epochs(histories, segments, path, log_start=log_start, end=end)
         point = end if is_clean and not recovery.faults else min(known.recovery_point, end)
         remove_snapshots_after(disk, path, end, names)
         producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point, names=names)
@@ -346,14 +348,17 @@ def _read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
 
 
 def _fit_epochs(
-    epochs: EpochHistory, segments: Segments, path: str, *, log_start: Offset, end: Offset
+    histories: Sequence[EpochHistory], segments: Segments, path: str, *, log_start: Offset, end: Offset
 ) -> tuple[EpochHistory, LeaderEpoch]:
-    """The history of the log, and its newest epoch that does not rest on batch headers alone; -1 if all do."""
-    had_entries = epochs.latest is not None
-    epochs.truncate_from_end(end)
-    epochs.truncate_from_start(log_start)
-    if _epochs_agree(epochs, segments, log_start, end):
-        return epochs, NO_LEADER_EPOCH if epochs.latest is None else epochs.latest
+    """The history of the log, which is the first that agrees with the batches, and its newest epoch that does not rest
+    on batch headers alone; -1 if all do.
+    """
+    had_entries = any(history.latest is not None for history in histories)
+    for history in histories:
+        history.truncate_from_end(end)
+        history.truncate_from_start(log_start)
+        if _epochs_agree(history, segments, log_start, end):
+            return history, NO_LEADER_EPOCH if history.latest is None else history.latest
     if had_entries:
         file = f"{path}/{checkpoints.LEADER_EPOCHS}"
         _log.warning("Leader epoch checkpoint does not agree with the batches; it is rebuilt", file=file)

@@ -179,3 +179,23 @@ async def test_a_log_that_was_moved_leaves_no_line_in_its_former_directory(is_fi
     await node.logs.flush_due()
     assert node.logs.all_logs()[tp].directory == target
     assert tp not in journaled(node, "/disk/a")
+
+
+@pytest.mark.rule("R9.11", "R9.23")
+async def test_a_checkpoint_that_agrees_with_the_batches_counts_where_the_journal_was_left_behind() -> None:
+    """As by an earlier release, which wrote records of before after an election without the ISR, and ignored the file."""
+    node = await started()
+    await create(node)
+    await lead(node, 1)
+    await node.stop()
+    disk = node.world.new_disk()
+    left = disk.read_file(f"/data/{EPOCH_JOURNAL}")
+    assert left
+    disk.remove_file(f"/data/{EPOCH_JOURNAL}")
+    await node.start()
+    for log in logs_of(node):
+        log.append_as_follower(fetched(0, epoch=0), LeaderEpoch(2))
+    await node.stop()
+    checkpoints.write_atomically(disk, "/data", EPOCH_JOURNAL, left)
+    await node.start()
+    assert {(log.epoch_entries, log.confirmed_epoch) for log in logs_of(node)} == {((entry(0, 0),), 0)}
