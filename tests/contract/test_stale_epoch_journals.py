@@ -183,7 +183,7 @@ async def test_a_log_that_was_moved_leaves_no_line_in_its_former_directory(is_fi
 
 @pytest.mark.rule("R9.11", "R9.23")
 async def test_a_checkpoint_that_agrees_with_the_batches_counts_where_the_journal_was_left_behind() -> None:
-    """As by an earlier release, which wrote records of before after an election without the ISR, and ignored the file."""
+    """An earlier release ignored the file, and wrote records of before after an election without the ISR."""
     node = await started()
     await create(node)
     await lead(node, 1)
