@@ -162,7 +162,6 @@ def load_log(
         segments = _usable_segments(dependencies, path, config, recovery.kept, log_start)
         _save_indexes(list(segments)[:-1])
         end = segments.active.next_offset
-        # A release that does not know the journal may have left it older than the checkpoint.
         histories = (epochs, EpochHistory(checkpointed_epochs))
         epochs, confirmed = _fit_epochs(histories, segments, path, log_start=log_start, end=end)
         point = end if is_clean and not recovery.faults else min(known.recovery_point, end)
@@ -351,7 +350,8 @@ def _fit_epochs(
     histories: Sequence[EpochHistory], segments: Segments, path: str, *, log_start: Offset, end: Offset
 ) -> tuple[EpochHistory, LeaderEpoch]:
     """The history of the log, which is the first that agrees with the batches, and its newest epoch that does not rest
-    on batch headers alone; -1 if all do.
+    on batch headers alone; -1 if all do. A release that does not know the journal may have left it older than the
+    checkpoint.
     """
     had_entries = any(history.latest is not None for history in histories)
     for history in histories:
