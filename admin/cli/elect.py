@@ -61,7 +61,8 @@ def preferred(
 
     Loses no records. Partitions that their preferred replica leads already
     are skipped. Ends when the elections are decided; the brokers learn of
-    them right after.
+    them right after. With --wait, REQUEST_TIMED_OUT says of a partition that
+    it has a new leader, which did not acknowledge in time.
     """
     choice = _Choice(topic, partition, all_topic_partitions, path_to_json_file)
     _elect(cluster, PREFERRED, choice, dry_run=dry_run, wait=wait)
@@ -70,7 +71,7 @@ def preferred(
 @app.command(
     epilog=examples(
         "klamm elect unclean --topic orders --partition 3 --dry-run",
-        "klamm elect unclean --topic orders --partition 3 --yes",
+        "klamm elect unclean --topic orders --partition 3 --yes --wait",
     )
 )
 @talks_to_cluster()
@@ -89,7 +90,8 @@ def unclean(
 
     DATA LOSS: acknowledged records that the new leader does not have are
     gone. Partitions with a live leader are skipped. Try to restart a broker
-    of the ISR first ('klamm topics describe' shows it).
+    of the ISR first ('klamm topics describe' shows it). Ends when the
+    elections are decided; only --wait tells that the new leaders know.
     """
     choice = _Choice(topic, partition, all_topic_partitions, path_to_json_file)
     if not dry_run:

@@ -3,7 +3,7 @@
 Source: Kafka LogManager, ReplicaManager.checkpointHighWatermarks.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import partial
 
@@ -169,19 +169,23 @@ class CheckpointedLogs:
                     self.damage.unsaved.add(directory)
                     raise
 
-    async def _forget_high_watermarks(self, directory: str, deleted: Sequence[TopicPartition]) -> None:
+    async def _forget_high_watermarks(self, path: str, deleted: Set[TopicPartition]) -> None:
         """Remove checkpointed high watermarks and journaled epochs: a new log of the partition must not get them after
         a crash (R9.9).
         """
-        with self._directories[directory]:
-            async with self._directories[directory].checkpoint_writing:
-                await self._dependencies.disk.run(partial(self._directories[directory].epoch_journal.bury, deleted))
-                kept = await self.read_high_watermarks(directory)
-                stale = kept.keys() & set(deleted)
+        directory = self._directories[path]
+        with directory:
+            async with directory.checkpoint_writing:
+                # Some may have been forgotten while this waited, and have a new log here since.
+                owed = directory.to_forget & deleted
+                await self._dependencies.disk.run(partial(directory.epoch_journal.bury, owed))
+                kept = await self.read_high_watermarks(path)
+                stale = kept.keys() & owed
                 for topic_partition in stale:
                     del kept[topic_partition]
                 if stale:
-                    await self._replace_high_watermarks(directory, kept)
+                    await self._replace_high_watermarks(path, kept)
+                directory.to_forget -= owed
 
     def _logs_in(self, directory: str) -> list[PartitionLog]:
         """The current logs and the copies in a directory; it has one of a partition at most."""
@@ -195,12 +199,10 @@ class CheckpointedLogs:
         """Rewrite the checkpoints of a directory without the partitions that were deleted from it: a new log of one
         must not get their offsets. Raises StorageError; then it is owed.
         """
-        directory = self._directories[path]
-        deleted = [*directory.to_forget]
+        deleted = frozenset(self._directories[path].to_forget)
         await self._write_offsets(path)
         await self.write_cleaner_offsets_of(path)
         await self._forget_high_watermarks(path, deleted)
-        directory.to_forget.difference_update(deleted)
 
 
 @contextmanager

@@ -68,11 +68,16 @@ class EpochHistory:
             self.is_dirty = self.entries != self._checkpointed
             self.is_journaled &= self.is_dirty
 
-    def loaded(self, checkpointed: tuple[EpochEntry, ...], journaled: tuple[EpochEntry, ...]) -> None:
-        """Take note of what checkpoint and journal had when the log was loaded."""
+    def loaded(self, checkpointed: tuple[EpochEntry, ...], stored: tuple[EpochEntry, ...]) -> None:
+        """Take note of what the checkpoint had when the log was loaded, and of the newest, there or in the journal."""
         self._checkpointed = checkpointed
-        self.is_journaled = self.entries not in (checkpointed, ()) and self.entries == journaled
+        self.is_journaled = self.entries not in (checkpointed, ()) and self.entries == stored
         self.is_dirty = self.entries != checkpointed and not self.is_journaled
+
+    def checkpoint_lacks(self, end: Offset) -> bool:
+        """Whether the checkpoint lacks an epoch that starts below `end`, as far as is known."""
+        count = bisect_left(self._starts, end)
+        return self._checkpointed is None or self._checkpointed[:count] != self.entries[:count]
 
     def checkpointed(self, entries: tuple[EpochEntry, ...]) -> None:
         """Take note of what the checkpoint has, durably, while the entries may have changed since."""

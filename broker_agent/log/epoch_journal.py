@@ -6,7 +6,7 @@ history of one log and its topic id, and counts until the checkpoint of that log
 are written to their own checkpoints, as by Kafka, whose tools do not know this file.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from threading import Lock
 from typing import Final
 from zlib import crc32
@@ -16,10 +16,11 @@ from msgspec import Struct
 
 from broker_agent.log import checkpoints
 from broker_agent.log.disk import Disk
+from broker_agent.log.disk_errors import is_want_of_room
 from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.grouped_work import GroupedWork
 from cluster.model import bounds
-from cluster.model.broker import LeaderEpoch, Offset, TopicId
+from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from cluster.model.partition import TopicPartition
 
 EPOCH_JOURNAL: Final = "leader-epoch-journal"
@@ -60,7 +61,8 @@ class EpochJournal:
         self._disk, self._directory = disk, directory
         self._live: dict[TopicPartition, bytes] = {}
         """The lines that count, by partition."""
-        self._in_file: set[TopicPartition] = set()
+        self._in_file: dict[TopicPartition, LeaderEpoch] = {}
+        """The newest epoch of each partition that the file has, whether it counts or not."""
         self._size = 0
         self._exclusively = Lock()
         self._begun = GroupedWork(disk, self._write, groups_at_once=1, items_of_group=_GROUP_MAX)
@@ -72,7 +74,7 @@ class EpochJournal:
             path = f"{self._directory}/{EPOCH_JOURNAL}"
             _log.warning("Lines of the leader epoch journal cannot be read and are left out", file=path, lines=damaged)
         self._live = {tp: encode_line(tp, epochs) for tp, epochs in lines.items()}
-        self._in_file, self._size = set(lines), len(content or b"")
+        self._in_file, self._size = {tp: _newest(epochs) for tp, epochs in lines.items()}, len(content or b"")
         return lines
 
     async def begin(self, begun: BegunEpoch) -> bool:
@@ -83,22 +85,29 @@ class EpochJournal:
         """Take note that the checkpoint of a log has, durably, what the journal says of it."""
         self._live.pop(topic_partition, None)
 
-    def bury(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Void, durably, what the journal says of logs that are not in the directory any more. Blocks on disk I/O;
-        raises OSError.
+    def has_newer(self, topic_partition: TopicPartition, epoch: LeaderEpoch | None) -> bool:
+        """Whether the file has a newer epoch of a log than this one, its latest: that was truncated, and the next start
+        would take it from the file.
+        """
+        return self._in_file.get(topic_partition, NO_LEADER_EPOCH) > (NO_LEADER_EPOCH if epoch is None else epoch)
+
+    def bury(self, topic_partitions: Set[TopicPartition]) -> None:
+        """Void, durably, what the journal says of logs that are not in the directory any more, or that lost these
+        epochs by a truncation. Blocks on disk I/O; raises OSError.
         """
         with self._exclusively:
-            gone = self._in_file.intersection(topic_partitions)
+            gone = self._in_file.keys() & topic_partitions
             for topic_partition in gone:
                 self._live.pop(topic_partition, None)
             if gone:
                 self._append([encode_line(tp, None) for tp in sorted(gone)])
-                self._in_file -= gone
+            for topic_partition in gone:
+                del self._in_file[topic_partition]
 
     def tidy(self) -> None:
-        """Leave only what counts in the file. Blocks on disk I/O; raises OSError."""
+        """Leave only what counts in the file, if there is room to rewrite it. Blocks on disk I/O; raises OSError."""
         with self._exclusively:
-            if self._in_file != self._live.keys():
+            if self._in_file.keys() != self._live.keys():
                 self._rewrite(dict(self._live))
 
     def _write(self, begun: Sequence[BegunEpoch]) -> Sequence[bool | Exception]:
@@ -107,7 +116,7 @@ class EpochJournal:
             return [True if error is None else error for error in errors]
         with self._exclusively:
             lines = {each.topic_partition: encode_line(each.topic_partition, each.epochs) for each in begun}
-            self._in_file |= lines.keys()
+            self._in_file |= {each.topic_partition: _newest(each.epochs) for each in begun}
             self._append(lines.values())
             self._live |= lines
             self._rewrite_if_long()
@@ -119,12 +128,13 @@ class EpochJournal:
         file = self._disk.open_file(f"{self._directory}/{EPOCH_JOURNAL}")
         try:
             file.append([content])
-            self._size = file.size
+            size = file.size
             file.flusher()()
         finally:
             file.close()
         if is_new:
             self._disk.sync_directory(self._directory)
+        self._size = size
 
     def _rewrite_if_long(self) -> None:
         # The event loop may forget lines meanwhile; one that is still written is older than the log's checkpoint.
@@ -135,8 +145,19 @@ class EpochJournal:
 
     def _rewrite(self, live: dict[TopicPartition, bytes]) -> None:
         content = b"".join(live.values())
-        checkpoints.write_atomically(self._disk, self._directory, EPOCH_JOURNAL, content)
-        self._size, self._in_file = len(content), set(live)
+        try:
+            checkpoints.write_atomically(self._disk, self._directory, EPOCH_JOURNAL, content)
+        except OSError as error:
+            if not is_want_of_room(error):
+                raise
+            # Everything in it is durable, and more than is needed: neither a role nor a clean stop fails by that.
+            self._disk.remove_file(f"{self._directory}/{EPOCH_JOURNAL}.tmp")
+            return
+        self._size, self._in_file = len(content), {tp: self._in_file[tp] for tp in live}
+
+
+def _newest(epochs: JournaledEpochs) -> LeaderEpoch:
+    return epochs.entries[-1].epoch
 
 
 def encode_line(topic_partition: TopicPartition, epochs: JournaledEpochs | None) -> bytes:

@@ -181,6 +181,7 @@ class LogDirectories(CheckpointedLogs):
         self._logs[topic_partition] = other
         await self._delete(other)
         self._logs[topic_partition] = kept
+        self._directories[other.directory].to_forget.add(topic_partition)
         with self._directories[other.directory]:
             sync = partial(self._dependencies.disk.sync_directory, other.directory)
             await self._dependencies.disk.run(sync)
@@ -326,6 +327,8 @@ class LogDirectories(CheckpointedLogs):
             raise StorageError(failed, f"failed; the log of {topic_partition} is not moved")
         current = self._logs[topic_partition]
         first_dirty = current.first_dirty_offset
+        if topic_partition in self._directories[path].to_forget:
+            await self._forget_deleted(path)
         future = await self.futures.create(current, path)
         future.first_dirty_offset = first_dirty
         self.futures.preferred.pop(topic_partition, None)
@@ -338,9 +341,9 @@ class LogDirectories(CheckpointedLogs):
         await self.futures.delete(topic_partition)
         self.paused.discard(topic_partition)
         if future is not None:
+            self._directories[future.directory].to_forget.add(topic_partition)
             with going_on():
-                await self._write_offsets(future.directory)
-                await self._forget_high_watermarks(future.directory, [topic_partition])
+                await self._forget_deleted(future.directory)
 
     async def prepare_swap(self, future: PartitionLog) -> None:
         """Flush a copy that has caught up, note its high watermark for the next start, and mark it for the swap.
@@ -366,19 +369,20 @@ class LogDirectories(CheckpointedLogs):
         self._log_counts[future.directory] += 1
         self._log_counts[current.directory] -= 1
         self.paused.discard(topic_partition)
-        self._directories[current.directory].remove_later([current.path], current.config.file_delete_delay_ms)
+        former = self._directories[current.directory]
+        former.remove_later([current.path], current.config.file_delete_delay_ms)
+        former.to_forget.add(topic_partition)
         current.abandon()
         self.damage.moved(topic_partition, future.directory)
 
     async def finish_swap(self, log: PartitionLog, former: str) -> None:
         """Rewrite the checkpoints of both directories and delete the marker. `former`: where the log was before."""
-        for path in (log.directory, former):
-            with going_on():
-                await self._write_offsets(path)
-            with going_on():
-                await self.write_cleaner_offsets_of(path)
         with going_on():
-            await self._forget_high_watermarks(former, [log.topic_partition])
+            await self._write_offsets(log.directory)
+        with going_on():
+            await self.write_cleaner_offsets_of(log.directory)
+        with going_on():
+            await self._forget_deleted(former)
         with going_on():
             await self.futures.unmark(log)
         await self.write_damaged_replicas()

@@ -63,7 +63,8 @@ class LogFlusher:
         self._flushed_at_s = asyncio.get_running_loop().time()
         try:
             # With records of a journaled epoch its checkpoint is written, too; without, the journal has all of it.
-            await self._write([segment.flusher() for segment in dirty], with_journaled=bool(dirty))
+            lacks_epochs = self._epochs.checkpoint_lacks(end)
+            await self._write([segment.flusher() for segment in dirty], with_journaled=lacks_epochs)
         except BaseException:
             for segment in dirty:
                 segment.is_dirty = True

@@ -4,7 +4,7 @@ When this is done, everything that a broker needs of its disks has been read, an
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -218,7 +218,8 @@ class _Loader:
                 offsets = await disk.run(partial(_read_offsets, disk, path))
                 directory.high_watermarks = {tp: known.high_watermark for tp, known in offsets.items()}
                 journal = await disk.run(partial(disk.read_file, f"{path}/{EPOCH_JOURNAL}"))
-                journaled = directory.epoch_journal.open(journal)
+                journaled = dict(directory.epoch_journal.open(journal))
+                await self._bury_strays(directory, journaled, names.current)
                 known_damage = await disk.run(partial(_read_damage, disk, path))
                 # Last: whatever fails before it does not cost the next start a recovery.
                 is_new = await disk.run(partial(is_new_to_klamm, disk, path))
@@ -229,6 +230,7 @@ class _Loader:
                 found = _Found(sorted(names.current), names.futures, offsets, journaled, ended, is_new)
                 await self._load_logs(directory, found)
                 await self._load_futures(directory, found)
+                await self._bury(directory, {tp for tp, line in journaled.items() if self._is_of_other_topic(tp, line)})
                 self._logs.damage.remove_where(self._is_gone)
                 if ended is LastShutdown.UNCLEAN or (self._lost_writes and ended is LastShutdown.KILLED):
                     self._doubt(path, found.partitions)
@@ -244,6 +246,30 @@ class _Loader:
             raise
         except StorageError:
             return
+
+    async def _bury_strays(
+        self, directory: LogDirectory, journaled: dict[TopicPartition, JournaledEpochs], present: Set[TopicPartition]
+    ) -> None:
+        """Remove from `journaled`, and void, what is of logs that are gone, by a deletion that was not completed or by
+        hand: a new log of the partition must not get it.
+        """
+        strays = journaled.keys() - present
+        for tp in strays:
+            del journaled[tp]
+        if not await self._bury(directory, strays):
+            directory.to_forget |= strays
+
+    async def _bury(self, directory: LogDirectory, topic_partitions: Set[TopicPartition]) -> bool:
+        """Void what the journal says of partitions; returns whether there was room for that. Raises StorageError."""
+        with suppress(FullDirectoryError), directory:
+            await self._dependencies.disk.run(partial(directory.epoch_journal.bury, topic_partitions))
+            return True
+        return False
+
+    def _is_of_other_topic(self, topic_partition: TopicPartition, line: JournaledEpochs) -> bool:
+        """Whether a line is of an earlier topic, as after a deletion by a release that does not know the journal."""
+        log = self._logs.get(topic_partition)
+        return log is not None and line.topic_id not in (None, log.topic_id)
 
     def _is_gone(self, replica: DamagedReplica) -> bool:
         """Whether what a file says of damage is over: it is of an earlier topic, or the records were deleted."""
@@ -343,15 +369,20 @@ class _Loader:
     async def _load_some(
         self, directory: LogDirectory, some: Sequence[TopicPartition], found: _Found, segments_left: Gauge
     ) -> None:
-        """Load these logs. Whatever is wrong with one of them, the others are served."""
+        """Load these logs. Whatever is wrong with one of them, the others are served; but for a want of room, which is
+        raised once all are in the table, where a failure of the directory closes them.
+        """
+        want_of_room: OSError | None = None
         loads = [self._load_of(f"{directory.path}/{tp}", tp, found, segments_left.set) for tp in some]
         for tp, loaded in zip(some, await self._dependencies.disk.run(partial(_outcomes, loads)), strict=True):
             if isinstance(loaded, LoadedLog):
                 await self._add(self._log_of(directory, f"{directory.path}/{tp}", tp, loaded), loaded)
             elif isinstance(loaded, OSError) and is_want_of_room(loaded):
-                raise loaded
+                want_of_room = loaded
             else:
                 self._leave_out(directory, tp, found.offsets.get(tp, CheckpointedOffsets()), loaded)
+        if want_of_room is not None:
+            raise want_of_room
 
     async def _load_futures(self, directory: LogDirectory, found: _Found) -> None:
         """Load the copies; one that cannot be loaded, or is of no use, is deleted: it can be made again."""

@@ -6,6 +6,7 @@ and `log_reading` reads. Source: Kafka UnifiedLog, LocalLog.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from broker_agent.log import checkpoints
 from broker_agent.log.append_info import NOTHING_APPENDED, AppendInfo
@@ -156,6 +157,7 @@ class PartitionLog(ReadableLog):
             self._confirmed_epoch = max(self._confirmed_epoch, epoch)
             async with self._writing:
                 self.usable()  # While it waited, the log may have been deleted and its directory renamed.
+                await self._write_topic_id_unflushed()
                 # The topic id first: a later topic of that name has lower epochs.
                 first = checkpoints.PARTITION_METADATA if self._topic_id_is_unflushed else None
                 if await self._flusher.write_epochs(self._write_epochs, first):
@@ -316,6 +318,14 @@ class PartitionLog(ReadableLog):
             self._flush_untouched()
             self._is_untouched = False
 
+    async def _write_topic_id_unflushed(self) -> None:
+        """Write the topic id that an untouched log got after its creation, to be flushed with what comes first."""
+        if self._is_untouched and self._topic_id_is_dirty and self._topic_id is not None:
+            disk, content = self._dependencies.disk, checkpoints.encode_partition_metadata(self._topic_id)
+            write = partial(checkpoints.write_unflushed, disk, self.path, checkpoints.PARTITION_METADATA, content)
+            await disk.run(write)
+            self._topic_id_is_dirty = False
+
     @property
     def _topic_id_is_unflushed(self) -> bool:
         return self._is_untouched and self._topic_id is not None and not self._topic_id_is_dirty
@@ -474,6 +484,14 @@ class PartitionLog(ReadableLog):
                 if not self._is_closed:
                     self._write_topic_id()
                     await self._flush(self._end)
+                    await self._bury_truncated_epochs()
+
+    async def _bury_truncated_epochs(self) -> None:
+        """Void what the journal says if it is newer than the checkpoint, which has all epochs of the log."""
+        is_checkpointed = not (self._epochs.is_dirty or self._epochs.is_journaled or self._is_untouched)
+        journal, tp = self._log_directory.epoch_journal, self.topic_partition
+        if is_checkpointed and journal.has_newer(tp, self._epochs.latest):
+            await self._dependencies.disk.run(partial(journal.bury, {tp}))
 
     async def _flush(self, end: Offset) -> None:
         await self._flusher.flush(end)

@@ -121,7 +121,7 @@ def _create_files(
         content = checkpoints.encode_partition_metadata(topic_id)
         checkpoints.write_unflushed(disk, path, checkpoints.PARTITION_METADATA, content, is_new=not is_there)
     zero, epochs = Offset(0), EpochHistory()
-    epochs.loaded(checkpointed=(), journaled=())
+    epochs.loaded(checkpointed=(), stored=())
     return LoadedLog(segments, epochs, ProducerStates(), zero, zero, zero, topic_id, is_untouched=True)
 
 
@@ -162,15 +162,15 @@ def load_log(
         segments = _usable_segments(dependencies, path, config, recovery.kept, log_start)
         _save_indexes(list(segments)[:-1])
         end = segments.active.next_offset
-        epochs, confirmed = _fit_epochs(epochs, segments, path, log_start=log_start, end=end)
+        epochs, confirmed = _fit_epochs(epochs, checkpointed_epochs, segments, path, log_start=log_start, end=end)
         point = end if is_clean and not recovery.faults else min(known.recovery_point, end)
         remove_snapshots_after(disk, path, end, names)
         producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point, names=names)
-        is_untouched = _is_untouched(segments, checkpointed_epochs, cut)
+        is_untouched = _is_untouched(disk, path, segments, checkpointed_epochs, cut)
     except BaseException:
         recovery.close()
         raise
-    epochs.loaded(checkpointed_epochs, journaled.entries)
+    epochs.loaded(checkpointed_epochs, tuple(stored_epochs))
     return LoadedLog(
         *(segments, epochs, producers),
         log_start,
@@ -324,12 +324,20 @@ def _derived_end(names: Iterable[str], epochs: Sequence[EpochEntry]) -> Offset:
 
 
 def _is_untouched(
-    segments: Segments, stored_epochs: Sequence[EpochEntry], cut: checkpoints.MalformedCheckpointError | None
+    disk: Disk,
+    path: str,
+    segments: Segments,
+    checkpointed: Sequence[EpochEntry],
+    cut: checkpoints.MalformedCheckpointError | None,
 ) -> bool:
-    """Whether a log has neither records nor epochs. Raises `cut`, why its topic id cannot be read, if it has any."""
-    is_untouched = not stored_epochs and not segments.size
-    if cut is not None and not is_untouched:
-        raise cut
+    """Whether a log has neither records nor epochs; then a topic id that a power failure has cut is removed: the next
+    start must not find it beside an epoch. Raises `cut`, why it cannot be read, if the log has any.
+    """
+    is_untouched = not checkpointed and not segments.size
+    if cut is not None:
+        if not is_untouched:
+            raise cut
+        disk.remove_file(f"{path}/{checkpoints.PARTITION_METADATA}")
     return is_untouched
 
 
@@ -343,14 +351,26 @@ def _read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
 
 
 def _fit_epochs(
-    epochs: EpochHistory, segments: Segments, path: str, *, log_start: Offset, end: Offset
+    newest: EpochHistory,
+    checkpointed: Sequence[EpochEntry],
+    segments: Segments,
+    path: str,
+    *,
+    log_start: Offset,
+    end: Offset,
 ) -> tuple[EpochHistory, LeaderEpoch]:
-    """The history of the log, and its newest epoch that does not rest on batch headers alone; -1 if all do."""
-    had_entries = epochs.latest is not None
-    epochs.truncate_from_end(end)
-    epochs.truncate_from_start(log_start)
-    if _epochs_agree(epochs, segments, log_start, end):
-        return epochs, NO_LEADER_EPOCH if epochs.latest is None else epochs.latest
+    """The history of the log, and its newest epoch that does not rest on batch headers alone; -1 if all do.
+
+    It is the newest one, or that of the checkpoint, whichever agrees with the batches first: a release that does not
+    know the journal may have left that behind.
+    """
+    histories = (newest, EpochHistory(checkpointed))
+    had_entries = any(history.latest is not None for history in histories)
+    for history in histories:
+        history.truncate_from_end(end)
+        history.truncate_from_start(log_start)
+        if _epochs_agree(history, segments, log_start, end):
+            return history, NO_LEADER_EPOCH if history.latest is None else history.latest
     if had_entries:
         file = f"{path}/{checkpoints.LEADER_EPOCHS}"
         _log.warning("Leader epoch checkpoint does not agree with the batches; it is rebuilt", file=file)

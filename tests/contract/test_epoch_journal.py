@@ -194,3 +194,46 @@ async def test_what_is_appended_after_a_torn_line_is_read() -> None:
     assert damaged == 1
     assert {epochs.entries for epochs in found.values()} == {(entry(2, 0),)}
     assert len(found) > COUNT / 2
+
+
+@pytest.mark.rule("R9.3", "R3.7a")
+@pytest.mark.parametrize("seed", range(5))
+def test_two_power_failures_in_a_row_leave_logs_that_can_be_loaded(seed: int) -> None:
+    """The first cuts the topic ids of logs that were not used; the second comes when they have their first epoch."""
+
+    @virtually
+    async def check() -> None:
+        node = await started(seed)
+        await create(node)
+        await node.crash_and_restart()
+        await create(node)
+        for log in logs_of(node):
+            await log.begin_leader_epoch(LeaderEpoch(1), Offset(0))
+        await node.crash_and_restart()
+        assert node.logs.unloadable == {}
+        # A later topic of that name has lower epochs.
+        assert {log.topic_id for log in logs_of(node)} == {FIRST_ID}
+
+    check()
+
+
+@pytest.mark.rule("R9.3", "R9.21")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_log_that_was_empty_when_its_process_was_killed_has_its_topic_id_before_its_epochs(seed: int) -> None:
+    @virtually
+    async def check() -> None:
+        world = InMemoryWorld(seed)
+        node = Node(world, "/data")
+        await node.start()
+        await create(node)
+        world.disk.kill_process()
+        await node.start()
+        await lead(node, 1)
+        await node.restart()
+        await fill(node, 2)
+        await node.restart()
+        await node.crash_and_restart()
+        assert node.logs.unloadable == {}
+        assert {log.topic_id for log in logs_of(node)} == {FIRST_ID}
+
+    check()
