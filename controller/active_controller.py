@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from random import Random
 from typing import Any, Final
+from weakref import WeakMethod
 
 from msgspec import Struct
 
@@ -146,7 +147,9 @@ class ActiveController:
         self.config, self.settings, self.context, self.react = config, settings, context, react
         self._mutation_quotas = mutation_quotas
         self.reads: ZooKeeperReads = zookeeper
-        fenced = FencedWriter(zookeeper, context.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=self.resume_later)
+        fenced = FencedWriter(
+            zookeeper, context.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=_weakly(self.resume_later)
+        )
         self.store = ControllerStore(zookeeper, fenced)
         self.admin_requests = AdminRequests(zookeeper, fenced)
         self.configs = ConfigStore(zookeeper, fenced)
@@ -356,6 +359,20 @@ class _AwaitedLeaders(Struct):
     futures: dict[int, asyncio.Future[bool]]
     leaderless: TopicPartition | None = None
     """A partition without a leader at the last check; while it has none, the others are not checked."""
+
+
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+    """Call a method as long as its object is there, which this does not keep: what a controller knew of 100,000
+    partitions is freed when it resigns, and not by the next full garbage collection, days later.
+    """
+    kept = WeakMethod(method)
+
+    def call() -> None:
+        found = kept()
+        if found is not None:
+            found()
+
+    return call
 
 
 def _answer(waiters: Iterable[asyncio.Future[bool]], *, there: bool) -> None:
