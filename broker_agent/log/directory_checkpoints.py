@@ -60,8 +60,8 @@ class CheckpointedLogs:
                 await self._replace_high_watermarks(directory, offsets)
 
     def _checkpointed_here(self, directory: str) -> dict[TopicPartition, Offset]:
-        """What the checkpoint has of the logs of a directory: some may not have a role yet, as the controller divides
-        what is too large for one request.
+        """Find what the checkpoint has of the logs of a directory: some may not have a role yet, as the controller
+        divides what is too large for one request.
         """
         known = self._directories[directory].high_watermarks
         return {tp: known[tp] for log in self._logs_in(directory) if (tp := log.topic_partition) in known}
