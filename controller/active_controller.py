@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from random import Random
 from typing import Any, Final
+from weakref import WeakMethod
 
 from msgspec import Struct
 
@@ -146,7 +147,8 @@ class ActiveController:
         self.config, self.settings, self.context, self.react = config, settings, context, react
         self._mutation_quotas = mutation_quotas
         self.reads: ZooKeeperReads = zookeeper
-        fenced = FencedWriter(zookeeper, context.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=self.resume_later)
+        resume = _weak(self.resume_later)
+        fenced = FencedWriter(zookeeper, context.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=resume)
         self.store = ControllerStore(zookeeper, fenced)
         self.admin_requests = AdminRequests(zookeeper, fenced)
         self.configs = ConfigStore(zookeeper, fenced)
@@ -156,8 +158,7 @@ class ActiveController:
         self.recovery = RecoveryStore(zookeeper, fenced, context.epoch_zk_version)
         self.channels, self.brokers, self.clock = channels, brokers, clock
         self.feed = EventFeed(context.epoch, config.id, clock)
-        self.metrics = metrics
-        self.timings, self.random = timings, random
+        self.metrics, self.timings, self.random = metrics, timings, random
         self.enqueue = enqueue
         """Put an event at the end of the event loop's queue."""
         self._run_aside = run_aside
@@ -356,6 +357,20 @@ class _AwaitedLeaders(Struct):
     futures: dict[int, asyncio.Future[bool]]
     leaderless: TopicPartition | None = None
     """A partition without a leader at the last check; while it has none, the others are not checked."""
+
+
+def _weak(method: Callable[[], None]) -> Callable[[], None]:
+    """Call a method as long as its object is there, which this does not keep: what a controller knew of 100,000
+    partitions is freed when it resigns, and not by the next full garbage collection, days later.
+    """
+    kept = WeakMethod(method)
+
+    def call() -> None:
+        found = kept()
+        if found is not None:
+            found()
+
+    return call
 
 
 def _answer(waiters: Iterable[asyncio.Future[bool]], *, there: bool) -> None:

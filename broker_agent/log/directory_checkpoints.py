@@ -55,8 +55,16 @@ class CheckpointedLogs:
         """
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
-                offsets = {**self._stored(directory, "high_watermark"), **present()}
+                stored = self._stored(directory, "high_watermark")
+                offsets = {**stored, **self._checkpointed_here(directory), **present()}
                 await self._replace_high_watermarks(directory, offsets)
+
+    def _checkpointed_here(self, directory: str) -> dict[TopicPartition, Offset]:
+        """Find what the checkpoint has of the logs of a directory: some may not have a role yet, as the controller
+        divides what is too large for one request.
+        """
+        known = self._directories[directory].high_watermarks
+        return {tp: known[tp] for log in self._logs_in(directory) if (tp := log.topic_partition) in known}
 
     async def _replace_high_watermarks(self, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Rewrite the file. Until it is written, either content may be what the next start finds."""

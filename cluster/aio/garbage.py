@@ -20,12 +20,17 @@ class _Collection:
 _collection = _Collection()
 
 
-def allow_pauses() -> None:
-    """Let `paused` have an effect; for a program, whose tasks always end what they began.
+@contextmanager
+def pauses_allowed() -> Iterator[None]:
+    """Let `paused` have an effect within a block; for a program, whose tasks always end what they began.
 
     In a simulation tasks may stop halfway and for ever, as on a machine that fails; collections would never come back.
     """
     _collection.may_pause = True
+    try:
+        yield
+    finally:
+        _collection.may_pause = False
 
 
 @contextmanager

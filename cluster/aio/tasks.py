@@ -108,9 +108,8 @@ def run_program(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> i
     # What was imported stays: no collection goes through it.
     gc.freeze()
     gc.enable()
-    garbage.allow_pauses()
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with garbage.pauses_allowed(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run_until_stopped(main))
     except* ConfigError as group:
         _report(group)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -15,8 +16,8 @@ async def one_ahead(
 ) -> AsyncGenerator[tuple[_Window, _Done], None]:
     """Yield each window with what `work` returned for it, in order; the next one is worked on meanwhile.
 
-    If there is only one, it has no task of its own. Raises what `work` raises; the window that is on its way is then
-    given up. Each window is taken when the one before the last is done.
+    If there is only one, it has no task of its own. Raises what `work` raises; what is on its way is then given up, as
+    it is when the generator is closed or cancelled. Each window is taken when the one before the last is done.
     """
     coming = iter(windows)
     two = list(islice(coming, 2))
@@ -25,7 +26,7 @@ async def one_ahead(
             yield window, await work(window)
         return
     window = two[0]
-    working = asyncio.ensure_future(work(window))
+    finished = working = asyncio.ensure_future(work(window))
     try:
         for following in chain(two[1:], coming):
             finished, working = working, asyncio.ensure_future(work(following))
@@ -35,9 +36,11 @@ async def one_ahead(
             window = following
         yield window, await working
     finally:
+        # The former has not ended either if this was cancelled before it was waited for.
+        finished.cancel()
         working.cancel()
-        # Its error, if it had one too, is not the first one, which is raised.
-        await asyncio.gather(working, return_exceptions=True)
+        # Their errors, if they had some too, are not the first one, which is raised.
+        await asyncio.gather(finished, working, return_exceptions=True)
 
 
 async def in_windows(
@@ -45,5 +48,6 @@ async def in_windows(
 ) -> AsyncGenerator[tuple[Sequence[_Item], _Done], None]:
     """Do `one_ahead` for windows of at most `size` items; without items there is one empty window."""
     windows = (items[start : start + size] for start in range(0, max(len(items), 1), size))
-    async for window, fetched in one_ahead(windows, fetch):
-        yield window, fetched
+    async with aclosing(one_ahead(windows, fetch)) as ahead:
+        async for window, fetched in ahead:
+            yield window, fetched

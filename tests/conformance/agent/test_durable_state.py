@@ -74,6 +74,40 @@ async def test_a_log_without_a_role_keeps_its_high_watermark_in_the_checkpoint()
     await world.stop()
 
 
+@pytest.mark.rule("R9.8", "R2.12", "R9.9")
+@virtually
+async def test_what_the_second_part_of_a_divided_order_names_keeps_its_high_watermark() -> None:
+    other, deleted = TopicPartition("orders", 1), TopicPartition("orders", 2)
+    world = AgentWorld(replica_high_watermark_checkpoint_interval_ms=1000)
+    await world.start(1)
+    await world.create(1, (1,))
+    for tp in (other, deleted):
+        world.decide(1, (1,), tp=tp)
+    await world.update_metadata()
+    await world.tell_together(1, other, deleted)
+    for tp, count in ((TP, 10), (other, 4), (deleted, 3)):
+        await world.agents[1].produce(count, tp=tp)
+    await asyncio.sleep(2)
+    entries = ["orders 0 10", "orders 1 4", "orders 2 3"]
+    assert sorted(checkpoint(world.agents[1], WATERMARKS) or ()) == entries
+    await world.agents[1].crash()
+    await asyncio.sleep(7)
+    await world.agents[1].start()
+    # The controller divides what is too large; the first part alone makes the checkpoints begin.
+    for tp in (TP, other):
+        world.decide(2, (2,), tp=tp, replicas=(1, 2))
+    await world.tell(1)
+    await asyncio.sleep(2)
+    assert sorted(checkpoint(world.agents[1], WATERMARKS) or ()) == entries
+    await world.stop_replica(1, delete=True, tp=deleted)
+    await world.tell(1, tp=other)
+    assert world.agents[1].offsets(other) == (4, 4)
+    await world.tell(1)
+    await asyncio.sleep(2)
+    assert sorted(checkpoint(world.agents[1], WATERMARKS) or ()) == entries[:2]
+    await world.stop()
+
+
 @pytest.mark.rule("R9.11", "R3.7a", "R9.10")
 @virtually
 async def test_an_epoch_begins_with_each_leadership_and_with_the_first_batch_a_follower_gets_of_it() -> None:

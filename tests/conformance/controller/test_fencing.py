@@ -67,6 +67,48 @@ def test_many_items_are_taken_as_they_are_sent_and_each_has_its_outcome(monkeypa
     run_virtually(main)
 
 
+@pytest.mark.rule("FN-2", "ZC-2", "D-13", "D-24")
+@pytest.mark.parametrize("seed", range(6))
+def test_windows_in_flight_together_leave_each_item_as_if_it_were_alone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fenced_writes, "MAX_OPS", 3)
+    monkeypatch.setattr(fenced_writes, "WINDOW", 2)
+    random = Random(seed)
+
+    async def main() -> None:
+        paths = [f"/n{number}" for number in range(60)]
+        client, fenced = await writer(*paths)
+        client.lose = tuple(random.sample(range(40), 8))
+        units, expected = list[list[Op]](), list[Outcome]()
+        for path in paths:
+            kinds: list[tuple[list[Op], Outcome]] = [
+                ([SetData(path, b"new", 0)], Written(1)),
+                ([SetData(path, b"new", 0)], Written(1)),
+                ([SetData(path, b"new", 3)], Conflict(0, exists=False)),
+                ([Create(f"{path}-made", b"new")], Written(0)),
+                ([Create(path, b"new")], Conflict(0, exists=True)),
+                ([Create(f"/absent{path}", b"new")], Missing(0)),
+                ([Create(f"{path}-made", b"new"), SetData(path, b"new", 0)], Written(1)),
+                ([Delete(path)], Written(-1)),
+                ([Create("/x" * 550_000)], TooLarge(1_100_000)),
+            ]
+            unit, outcome = random.choice(kinds)
+            units.append(unit)
+            expected.append(outcome)
+        assert await fenced.write(units) == expected
+        for unit, outcome in zip(units, expected, strict=True):
+            for op, znode in zip(unit, await client.get_many([op.path for op in unit]), strict=True):
+                is_new = znode is not None and (znode.data, znode.stat.version) == (
+                    b"new",
+                    int(isinstance(op, SetData)),
+                )
+                is_done = znode is None if isinstance(op, Delete) else is_new
+                assert is_done is isinstance(outcome, Written), op
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("FN-1", "EL-12")
 def test_nothing_more_is_sent_once_the_epoch_has_changed() -> None:
     async def main() -> None:

@@ -23,17 +23,16 @@ def test_without_permission_nothing_is_paused() -> None:
 
 
 def test_collections_come_back_after_the_last_of_several_blocks() -> None:
-    garbage.allow_pauses()
     first, second = garbage.paused(), garbage.paused()
-    with first:
-        with second:
+    with garbage.pauses_allowed():
+        with first:
+            with second:
+                assert not gc.isenabled()
             assert not gc.isenabled()
-        assert not gc.isenabled()
-    assert gc.isenabled()
+        assert gc.isenabled()
 
 
 def test_they_come_back_after_an_error() -> None:
-    garbage.allow_pauses()
-    with pytest.raises(ValueError, match="why"), garbage.paused():
+    with garbage.pauses_allowed(), pytest.raises(ValueError, match="why"), garbage.paused():
         raise ValueError("why")
     assert gc.isenabled()

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from cluster.aio import garbage
 from cluster.aio.tasks import Backoff, TaskSet, run_program
 from cluster.model.errors import ConfigError, StartupError
 
@@ -86,6 +87,17 @@ def test_a_program_collects_garbage_though_its_start_did_not() -> None:
         assert run_program(main) == 0
     finally:
         gc.enable()
+
+
+def test_a_program_may_pause_garbage_collections_only_while_it_runs() -> None:
+    async def main(_: asyncio.Event) -> None:
+        with garbage.paused():
+            assert not gc.isenabled()
+
+    assert run_program(main) == 0
+    # What runs later in this process may stop halfway, as simulations do.
+    with garbage.paused():
+        assert gc.isenabled()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

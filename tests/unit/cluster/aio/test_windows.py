@@ -61,3 +61,44 @@ async def test_an_error_ends_it_and_gives_up_what_is_on_its_way() -> None:
     await asyncio.sleep(0)
     assert len(source.begun) == 3
     assert source.given_up == 1
+
+
+class Working:
+    """Counts what is being worked on, which takes some rounds of the event loop, each window a little longer."""
+
+    def __init__(self) -> None:
+        self.running = 0
+
+    async def on(self, items: Sequence[int]) -> None:
+        self.running += 1
+        try:
+            for _ in range(20 * items[0]):
+                await asyncio.sleep(0)
+        finally:
+            self.running -= 1
+
+
+async def test_nothing_is_left_running_when_whoever_takes_the_windows_stops_early() -> None:
+    working = Working()
+    async with aclosing(in_windows([1, 2, 3], 1, working.on)) as windows:
+        async for _ in windows:
+            assert working.running == 1
+            break
+    assert working.running == 0
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 10, 30])
+async def test_nothing_is_left_running_wherever_it_is_cancelled(rounds: int) -> None:
+    working = Working()
+
+    async def take_all() -> None:
+        async with aclosing(in_windows([1, 2, 3], 1, working.on)) as windows:
+            async for _ in windows:
+                continue
+
+    taking = asyncio.ensure_future(take_all())
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    taking.cancel()
+    await asyncio.wait([taking])
+    assert working.running == 0
