@@ -165,6 +165,11 @@ async def _rename_listener(rolling: Rolling) -> None:
     await rolling.controllers("listener SECURED removed")
 
 
+async def _knows_the_later(cluster: RollingCluster, node: int, mechanism: str, former: str) -> bool:
+    takes = [await cluster.lets_in(node, mechanism, password) for password in (former, cluster.password)]
+    return takes == [False, True]
+
+
 async def _replace_certificates(rolling: Rolling) -> None:
     """Both authorities are trusted everywhere before the first certificate of the other one is shown. Controllers read
     the files again by themselves.
@@ -184,13 +189,17 @@ async def _replace_certificates(rolling: Rolling) -> None:
 async def _replace_password(rolling: Rolling) -> None:
     """The new password is that of the other mechanism first, so that brokers with the old one are let in as long."""
     cluster = rolling.cluster
+    former = cluster.password
     cluster.password, cluster.mechanism = "of-later", "SCRAM-SHA-256"
     await _set_password(cluster, "SCRAM-SHA-256")
     await rolling.brokers("the new password, by SCRAM-SHA-256")
     await rolling.controllers("the new password, by SCRAM-SHA-256")
     await _set_password(cluster, "SCRAM-SHA-512")
     await rolling.until_whole("the old password is gone")
-    rolling.note("user", "the old password is gone")
+    for node in (*BROKERS, *CONTROLLERS):
+        for mechanism in MECHANISMS:
+            await until(lambda n=node, m=mechanism: _knows_the_later(cluster, n, m, former), f"{node}: {mechanism}")
+    rolling.note("user", "all take the new password, by both mechanisms, and none the old one")
 
 
 async def _raise_protocol(rolling: Rolling) -> None:

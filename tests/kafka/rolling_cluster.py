@@ -19,8 +19,14 @@ from aiokafka.errors import KafkaError
 from kazoo.client import KazooClient
 
 from admin.consuming.record_history import Acknowledged, RecordId
+from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from cluster.model.errors import ErrorCode, PeerUnreachableError
+from cluster.model.broker import Endpoint
+from cluster.model.errors import ErrorCode, PeerRefusesError, PeerUnreachableError
+from cluster.sasl.clients import ClientCredentials
+from cluster.tls.contexts import client_context
+from cluster.tls.secret import Secret
+from cluster.tls.settings import TlsSettings
 from deploy.local.kafka_broker import STARTED
 from deploy.local.kafka_clients import View, connect, view
 from deploy.local.processes import choose_free_ports
@@ -31,6 +37,7 @@ from tests.kafka.clusters import KafkaCluster
 from tests.kafka.tools import tool_command
 from tests.processes.certificates import Issuer, write_secret
 from tests.processes.local_clusters import eventually
+from tests.timeouts import TIMEOUT_S
 
 BROKERS: Final = (1, 2, 3)
 CONTROLLERS: Final = (901, 902)
@@ -164,6 +171,22 @@ class RollingCluster(KafkaCluster):
     def _login_module(self) -> str:
         own = f'username="{USER}" password="{self.password}"'
         return f"org.apache.kafka.common.security.scram.ScramLoginModule required {own};"
+
+    async def lets_in(self, node: int, mechanism: str, password: str) -> bool:
+        """Whether this broker or controller takes the user of the brokers with this password, at their listener."""
+        host, _, port = self.address(self.inter_broker, node).rpartition(":")
+        try:
+            connection = await KafkaConnection.open(
+                Endpoint(host, int(port), self.inter_broker, _SASL),
+                client_id="rolling",
+                timeout_s=TIMEOUT_S,
+                tls=client_context(TlsSettings(truststore_location=str(self.truststore))),
+                login=lambda: ClientCredentials(mechanism, USER, Secret(password)),
+            )
+        except PeerRefusesError:
+            return False
+        connection.close()
+        return True
 
     def address(self, listener: str, node: int) -> str:
         key = listener, node
