@@ -10,23 +10,34 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
+from kazoo.client import KazooClient
 
 from admin.consuming.record_history import Acknowledged, RecordId
+from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from cluster.model.errors import ErrorCode, PeerUnreachableError
+from cluster.model.broker import Endpoint
+from cluster.model.errors import ErrorCode, PeerRefusesError, PeerUnreachableError
+from cluster.sasl.clients import ClientCredentials
+from cluster.tls.contexts import client_context
+from cluster.tls.secret import Secret
+from cluster.tls.settings import TlsSettings
 from deploy.local.kafka_broker import STARTED
 from deploy.local.kafka_clients import View, connect, view
 from deploy.local.processes import choose_free_ports
 from launcher.demo.kafka_load import KafkaLoad
+from tests.controllers.plain_zookeeper import plain_client
+from tests.integration.test_user_sessions import scram
 from tests.kafka.clusters import KafkaCluster
 from tests.kafka.tools import tool_command
 from tests.processes.certificates import Issuer, write_secret
 from tests.processes.local_clusters import eventually
+from tests.timeouts import TIMEOUT_S
 
 BROKERS: Final = (1, 2, 3)
 CONTROLLERS: Final = (901, 902)
@@ -40,7 +51,8 @@ _PROBE_S: Final = 0.5
 _NOT_NOW: Final = {ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
 
 
-_CONTROLLER_STARTED: Final = '"event": "Controller started"'
+_BACK: Final = ('"event": "Controller started"', '"state": "connected"')
+"""What a controller logs until it stands for election."""
 _OF_JAVA: Final = ("zookeeper.clientCnxnSocket", "zookeeper.ssl.protocol")
 
 
@@ -50,7 +62,12 @@ def known_to_klamm(of_zookeeper: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class CountingLoad(KafkaLoad):
-    """The load, and what its producers say of records that they give up. `errors`: by kind."""
+    """The load, and what its producers say of records that they give up. `errors`: by kind.
+
+    It leaves most of a small machine to the processes that are restarted.
+    """
+
+    per_step = 4
 
     def __init__(self, bootstrap: list[str]) -> None:
         super().__init__(bootstrap, TOPIC, PARTITIONS)
@@ -114,17 +131,24 @@ class Admin:
 class RollingCluster(KafkaCluster):
     """`listeners`: of the brokers, name -> protocol; `own_listeners`: of the controllers. `of_brokers` and
     `of_controllers`: the rest of their settings. A change is in force for a process from its next start.
+
+    `of_zookeeper`: the settings with which they connect to ZooKeeper. `is_secured`: whether there is SASL_SSL between
+    brokers from the beginning.
     """
 
-    def __init__(self, folder: Path, zookeeper: str, of_zookeeper: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, zookeeper: str, of_zookeeper: Mapping[str, Any], *, is_secured: bool = False
+    ) -> None:
         super().__init__(folder, zookeeper)
-        self._folder_of_all = folder
+        self.folder, self.of_zookeeper, self._is_secured = folder, of_zookeeper, is_secured
+        self._archive = folder / "classes.jsa"
         self.issuer = Issuer(folder / "first authority")
         self.password = "of-the-beginning"
         self.mechanism = "SCRAM-SHA-512"
-        self.listeners: dict[str, str] = {"INTERNAL": "PLAINTEXT", CLIENTS: "PLAINTEXT"}
+        self.inter_broker = self.own_inter_broker = "SECURED" if is_secured else "INTERNAL"
+        between = _SASL if is_secured else "PLAINTEXT"
+        self.listeners: dict[str, str] = {self.inter_broker: between, CLIENTS: "PLAINTEXT"}
         self.own_listeners = dict(self.listeners)
-        self.inter_broker = self.own_inter_broker = "INTERNAL"
         self.of_brokers: dict[str, Any] = {"inter.broker.protocol.version": "2.8", "min.insync.replicas": 2}
         self.of_brokers |= {"default.replication.factor": 3, "offsets.topic.replication.factor": 3, **of_zookeeper}
         self.of_brokers |= {"zookeeper.session.timeout.ms": 18_000, "zookeeper.connection.timeout.ms": 120_000}
@@ -148,13 +172,54 @@ class RollingCluster(KafkaCluster):
         own = f'username="{USER}" password="{self.password}"'
         return f"org.apache.kafka.common.security.scram.ScramLoginModule required {own};"
 
+    async def lets_in(self, node: int, mechanism: str, password: str) -> bool:
+        """Whether this broker or controller takes the user of the brokers with this password, at their listener."""
+        host, _, port = self.address(self.inter_broker, node).rpartition(":")
+        try:
+            connection = await KafkaConnection.open(
+                Endpoint(host, int(port), self.inter_broker, _SASL),
+                client_id="rolling",
+                timeout_s=TIMEOUT_S,
+                tls=client_context(TlsSettings(truststore_location=str(self.truststore))),
+                login=lambda: ClientCredentials(mechanism, USER, Secret(password)),
+            )
+        except PeerRefusesError:
+            return False
+        connection.close()
+        return True
+
     def address(self, listener: str, node: int) -> str:
         key = listener, node
         if key not in self._ports:
             self._ports[key] = choose_free_ports(1, list(self._ports.values()))[0]
         return f"127.0.0.1:{self._ports[key]}"
 
+    @contextmanager
+    def znodes(self, certificate: Path | None = None) -> Iterator[KazooClient]:
+        """ZooKeeper as whoever has this certificate sees it; None: the brokers."""
+        own = str(certificate or self.of_zookeeper["zookeeper.ssl.keystore.location"])
+        tls = {"certfile": own, "keyfile": own, "ca": self.of_zookeeper["zookeeper.ssl.truststore.location"]}
+        with plain_client(self.zookeeper, use_ssl=True, verify_certs=True, **tls) as client:
+            yield client
+
+    def _write_users(self) -> None:
+        """As an operator does before the first broker of a secured cluster starts."""
+        config = {mechanism: scram(self.password, mechanism) for mechanism in MECHANISMS}
+        with self.znodes() as client:
+            client.create(f"/config/users/{USER}", json.dumps({"version": 1, "config": config}).encode(), makepath=True)
+
+    def start(self, name: str, command: list[str]) -> None:
+        """Start it. Broker 1 archives its classes when it is stopped: half the CPU of a start is for loading them."""
+        if name.startswith("kafka-"):
+            has_archive = self._archive.exists()
+            if has_archive or name == f"kafka-{BROKERS[0]}":
+                option = "SharedArchiveFile" if has_archive else "ArchiveClassesAtExit"
+                command.insert(1, f"-XX:{option}={self._archive}")
+        super().start(name, command)
+
     def start_all(self) -> None:
+        if self._is_secured:
+            self._write_users()
         for id_ in BROKERS:
             self.brokers[id_] = self.address(CLIENTS, id_)
             self.start_one(id_)
@@ -191,14 +256,14 @@ class RollingCluster(KafkaCluster):
             **self._security(self.own_listeners),
         }
         if self._secured(self.own_listeners):
-            login = self._folder_of_all / f"jaas-{id_}.conf"
+            login = self.folder / f"jaas-{id_}.conf"
             write_secret(login, f"KafkaServer {{ {self._login_module()} }};".encode())
             settings["java.security.auth.login.config"] = str(login)
         fields = {"id": id_, "zookeeper": self.zookeeper, "listen": listen, "control_listen": control}
-        fields["data"] = str(self._folder_of_all / f"controller-{id_}")
+        fields["data"] = str(self.folder / f"controller-{id_}")
         lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
         lines += ["[settings]", *(f'"{key}" = {json.dumps(value)}' for key, value in settings.items())]
-        path = self._folder_of_all / f"controller-{id_}.toml"
+        path = self.folder / f"controller-{id_}.toml"
         path.write_text("\n".join(lines))
         self.start(f"controller-{id_}", [sys.executable, "-m", "controller", "--config", str(path)])
 
@@ -221,7 +286,7 @@ class RollingCluster(KafkaCluster):
     def tool(self, name: str, *arguments: str) -> str:
         """Run one of Kafka's tools at the listener of clients."""
         options = ("--bootstrap-server", ",".join(self.brokers.values()))
-        command = tool_command(self.version, name, (*options, *arguments), self._folder_of_all)
+        command = tool_command(self.version, name, (*options, *arguments), self.folder)
         done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -262,22 +327,22 @@ class Rolling:
         return self.cluster.log(name).count(STARTED) > before
 
     async def controllers(self, what: str) -> None:
-        """Restart the standby, then the active controller, each when the one before has started."""
-        active = next(iter(await self.known_controllers()))
+        """Restart the standby, then the active controller, each when the one before stands for election."""
+        [active] = await self.known_controllers()
         for id_ in sorted(CONTROLLERS, key=lambda id_: id_ == active):
             name = f"controller-{id_}"
-            before = self.cluster.log(name).count(_CONTROLLER_STARTED)
+            before = len(self.cluster.log(name))
             await asyncio.to_thread(self.cluster.stop, name)
             self.cluster.start_controller(id_)
-            await until(lambda n=name, b=before: self._has_started(n, b), f"{name} has started: {what}")
+            await until(lambda n=name, b=before: self._is_back(n, b), f"{name} stands for election: {what}")
             if id_ == active:
                 await until(lambda: self._obeys_another(active), f"brokers know another controller: {what}")
             await self.until_whole(what)
             self.note(f"controller {id_}", what)
 
-    async def _has_started(self, name: str, before: int) -> bool:
+    async def _is_back(self, name: str, before: int) -> bool:
         assert self.cluster.is_running(name), self.cluster.log(name)[-3000:]
-        return self.cluster.log(name).count(_CONTROLLER_STARTED) > before
+        return all(line in self.cluster.log(name)[before:] for line in _BACK)
 
     async def _obeys_another(self, former: int) -> bool:
         known = await self.known_controllers()
