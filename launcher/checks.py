@@ -20,7 +20,7 @@ TESTS_OF_DECISIONS: Final = ("tests/unit/controller", "tests/unit/broker_agent/d
 """Decisions, and rules of the audit, have no branch that these tests do not take."""
 # More than there are cores: while some wait for processes, others compute (tests/durations.py mixes them). The deep
 # suite measures, and runs alone.
-_IN_PARALLEL: Final = ("--numprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder")
+_IN_PARALLEL: Final = ("--numprocesses", "5", "--dist", "loadfile", "--no-loadscope-reorder")
 _PYTHON: Final = (sys.executable, "-m")
 _STATIC_CHECKS: Final = (
     (*_PYTHON, "ruff", "format", "--check", "."),
