@@ -24,7 +24,9 @@ _ABOUT_ISRS: Final = ("follower-", "isr-", "kill-", "pause-", "reassign-", "min-
 OTHERS: Final = [name for name in all_names() if name.startswith(_ABOUT_ISRS) and name not in RECORDED]
 _OF_THE_VERSION: Final = frozenset({"controller_epoch_delta", "recovering"})
 _SEEDS: Final = {**SEEDS, "reassign-replace-overlapping": 2}
-"""Of the first 40 schedules of this one, the first ends with one leader epoch less than the recording."""
+"""Of the first 40 schedules of this one, the first ends with one leader epoch less than the recording: the leader's
+periodic check removes the replica that left the assignment from the ISR before the controller does.
+"""
 
 
 async def found_differences(name: str, recorded_at: str) -> list[Difference]:
