@@ -79,15 +79,15 @@ class RpcClient:
                 return await self.call(address, request, timeout_ms, request_id=request_id)
             elif error.code() is grpc.StatusCode.UNAVAILABLE:
                 failure = await connection.explained(failure)
-                await self._on_connection_lost(address, connection)
+                await self._on_connection_lost(address, connection, failure)
             raise failure from error
         except grpc.aio.UsageError as error:
-            raise PeerUnreachableError(address, "the channel was closed") from error
+            raise connection.failure_of_calls_in_flight() from error
         except asyncio.CancelledError:
             # Closing a channel cancels its calls, which must not look like a cancellation of the caller.
             task = asyncio.current_task()
             if connection.closed and task is not None and not task.cancelling():
-                raise PeerUnreachableError(address, "the channel was closed") from None
+                raise connection.failure_of_calls_in_flight() from None
             raise
         self._take_answer(address, connection)
         response: Response = decoded(method, answer, address)
@@ -110,11 +110,13 @@ class RpcClient:
             except grpc.aio.AioRpcError as error:
                 raise error_of(error, address) from error
 
-    async def forget(self, address: str) -> None:
-        """Close the channel to this address, if there is one; calls in flight fail."""
+    async def forget(self, address: str, after: PeerUnreachableError | None = None) -> None:
+        """Close the channel to this address, if there is one; calls in flight fail, with the attempt to connect after
+        which it is closed, if one failed.
+        """
         connection = self._connections.pop(address, None)
         if connection is not None:
-            await connection.close()
+            await connection.close(after)
 
     def connect_timeout_ms(self, address: str) -> int:
         """The timeout of the next connection attempt to the address."""
@@ -143,7 +145,9 @@ class RpcClient:
         connection.is_made = True
         self._failed_attempts.pop(address, None)
 
-    async def _on_connection_lost(self, address: str, connection: PeerConnection) -> None:
+    async def _on_connection_lost(
+        self, address: str, connection: PeerConnection, failure: PeerUnreachableError
+    ) -> None:
         """Leave a connection that broke to its channel, which reopens it; after a failed attempt drop the channel.
 
         A channel keeps the timeout with which it was made, so only a new one can wait longer for its connection.
@@ -152,4 +156,4 @@ class RpcClient:
             connection.is_made, connection.offers_replica_fetch = False, True
         elif self._connections.get(address) is connection:
             self._failed_attempts[address] = self._failed_attempts.get(address, 0) + 1
-            await self.forget(address)
+            await self.forget(address, failure)

@@ -6,8 +6,9 @@ import socket
 import pytest
 
 from cluster.metrics.registry import Metrics
-from cluster.model.errors import PeerNotConnectedError, PeerUnreachableError
+from cluster.model.errors import ConnectionRefusedByHostError, PeerNotConnectedError, PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterRequest
+from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX
 from cluster.rpc.client import RpcClient
 from cluster.rpc.serving import Listener
 from controller.adapters.grpc_server import serve_controller
@@ -23,6 +24,19 @@ async def test_nobody_at_the_address_is_an_unreachable_peer() -> None:
             await client.call(f"127.0.0.1:{choose_free_ports(1)[0]}", DescribeClusterRequest(), TIMEOUT_MS)
     finally:
         await client.close()
+
+
+async def test_calls_that_wait_for_one_attempt_to_connect_fail_with_its_reason() -> None:
+    """The first that fails closes the channel, under the others and under those that still wait for their turn."""
+    address, client = f"127.0.0.1:{choose_free_ports(1)[0]}", RpcClient()
+    try:
+        calls = [client.call(address, DescribeClusterRequest(), TIMEOUT_MS) for _ in range(2 * CLIENT_CONCURRENCY_MAX)]
+        failures = await asyncio.gather(*calls, return_exceptions=True)
+    finally:
+        await client.close()
+    assert {(type(failure), str(failure)) for failure in failures} == {
+        (ConnectionRefusedByHostError, f"{address}: connection refused")
+    }
 
 
 async def test_a_peer_that_returns_is_reached_again_on_the_same_channel() -> None:
