@@ -97,7 +97,7 @@ class PeerConnection:
         await self.channel.close()
 
     def failure_of_calls_in_flight(self) -> PeerUnreachableError:
-        """The failure of calls when the channel was closed: that of the attempt to connect they waited for, if one failed."""
+        """The failure of calls under which the channel was closed: of the attempt to connect that they waited for."""
         after = self._closed_after
         if after is None:
             return PeerUnreachableError(self._address, "the channel was closed")
