@@ -33,6 +33,16 @@ def log_dirs(cluster: LocalCluster, broker: int) -> list[dict[str, Any]]:
     return found
 
 
+def create(cluster: LocalCluster, topic: str, assignment: str) -> None:
+    """Create a topic of one partition, and await its replica on broker 1: the answer comes when ZooKeeper has it."""
+    klamm(cluster, "topics", "create", topic, "--replica-assignment", assignment)
+
+    def is_there() -> bool:
+        return any(r["topic"] == topic for described in log_dirs(cluster, 1) for r in described["replicas"])
+
+    eventually(is_there, f"broker 1 has a replica of {topic}")
+
+
 def place_of(cluster: LocalCluster, broker: int, topic: str, partition: int = 0) -> tuple[str, str]:
     """The log directory of a replica, and the other one."""
     here, there = [], []
@@ -47,7 +57,7 @@ def place_of(cluster: LocalCluster, broker: int, topic: str, partition: int = 0)
 def test_a_leader_moves_under_load_and_goes_on_after_kill_9(cluster: LocalCluster) -> None:
     # Long before the move: a broker learns of its configs from ZooKeeper.
     klamm(cluster, "brokers", "alter", "1", "--config", f"{RATE}=1000")
-    klamm(cluster, "topics", "create", "moved", "--replica-assignment", "1:2")
+    create(cluster, "moved", "1:2")
     lines = [f"{number:08d}" for number in range(60_000)]
     klamm(cluster, "produce", "moved", "--acks", "all", stdin="\n".join(lines[:30_000]) + "\n")
     source, target = place_of(cluster, 1, "moved")
@@ -86,7 +96,7 @@ def test_a_leader_moves_under_load_and_goes_on_after_kill_9(cluster: LocalCluste
 
 @pytest.mark.rule("R11.8")
 def test_what_a_broker_refuses_is_named(cluster: LocalCluster) -> None:
-    klamm(cluster, "topics", "create", "refused", "--replica-assignment", "1:2")
+    create(cluster, "refused", "1:2")
     _, target = place_of(cluster, 1, "refused")
     answer = klamm(cluster, "brokers", "move-dir", "1", "refused-0", "refused-5", "--to", "/nowhere", code=1)
     assert "LOG_DIR_NOT_FOUND" in answer.stdout
@@ -109,7 +119,7 @@ def test_what_a_broker_refuses_is_named(cluster: LocalCluster) -> None:
 
 
 def test_topics_without_replicas_are_named(cluster: LocalCluster) -> None:
-    klamm(cluster, "topics", "create", "elsewhere", "--replica-assignment", "1")
+    create(cluster, "elsewhere", "1")
     answer = klamm(cluster, "brokers", "log-dirs", "--topic", "nope", "--topic", "elsewhere", "--topic", "no", code=1)
     assert "topics 'nope', 'no' do not exist" in answer.stderr
     answer = klamm(cluster, "brokers", "log-dirs", "2", "--topic", "elsewhere")
@@ -118,7 +128,7 @@ def test_topics_without_replicas_are_named(cluster: LocalCluster) -> None:
 
 
 def test_a_throttle_that_a_move_leaves_is_an_issue_with_the_command_that_removes_it(cluster: LocalCluster) -> None:
-    klamm(cluster, "topics", "create", "left", "--replica-assignment", "1")
+    create(cluster, "left", "1")
     _, target = place_of(cluster, 1, "left")
     klamm(cluster, "brokers", "move-dir", "1", "left-0", "--to", target, "--no-wait", "--throttle", "1000000")
     eventually(lambda: place_of(cluster, 1, "left")[0] == target, "the replica has moved")
@@ -129,7 +139,7 @@ def test_a_throttle_that_a_move_leaves_is_an_issue_with_the_command_that_removes
 
 
 def test_all_errors_of_a_reassignment_are_named_and_leave_no_throttle(cluster: LocalCluster, tmp_path: Path) -> None:
-    klamm(cluster, "topics", "create", "wrong", "--replica-assignment", "1")
+    create(cluster, "wrong", "1")
     moves: list[dict[str, Any]] = [
         {"topic": "wrong", "partition": 0, "replicas": [1], "log_dirs": ["/nowhere"]},
         {"topic": "wrong", "partition": 7, "replicas": [1], "log_dirs": ["/nowhere"]},
