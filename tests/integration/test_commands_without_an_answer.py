@@ -136,7 +136,9 @@ def test_several_addresses_are_waited_for_and_one_line_says_so(
 def test_an_address_that_a_cluster_has_been_found_by_is_waited_for(tmp_path: Path) -> None:
     """Of an embedded cluster the nodes are known: those that do not run may be about to start."""
     with refused_addresses(1) as addresses:
-        answer = run_klamm("cluster", "describe", "--data", str(a_cluster_of(tmp_path, addresses[0])), "--timeout", "4")
+        answer = run_klamm(
+            "cluster", "describe", "--data", str(a_cluster_of(tmp_path, addresses[0])), "--timeout", WAITS_S
+        )
     assert answer.returncode == 1
     assert "no answer yet: controller 1001 not answering (connection refused)" in answer.stderr
 
