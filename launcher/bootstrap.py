@@ -125,7 +125,7 @@ def _pip_install(venv: Path, requirement: str) -> None:
     home = Path(environment.get("HOME") or "/nonexistent")
     if not os.access(home, os.W_OK):
         environment["PIP_NO_CACHE_DIR"] = "1"
-    command = [_python(venv), "-m", "pip", "install", "--editable", requirement]
+    command = [_python(venv), "-m", "pip", "install", "--no-compile", "--editable", requirement]
     if not sys.stderr.isatty():
         command += ["--quiet", "--progress-bar", "off"]
     # pip's own words go to stderr: stdout belongs to the command that the user called.
@@ -133,6 +133,16 @@ def _pip_install(venv: Path, requirement: str) -> None:
         raise BootstrapError(
             "pip could not install the project (its messages are above); is the package index in reach?"
         )
+    _compile(venv)
+
+
+def _compile(venv: Path) -> None:
+    """Compile what was installed, on all processors: pip would do so on one.
+
+    Packages have files, such as templates, that cannot be compiled; what fails is compiled, or refused, at its import.
+    """
+    command = [_python(venv), "-I", "-m", "compileall", "-qq", "-j", "0", str(venv / "lib")]
+    subprocess.run(command, stdout=sys.stderr, check=False)
 
 
 def _stamped_extras(stamp: Path) -> set[str]:

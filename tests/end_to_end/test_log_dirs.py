@@ -33,14 +33,17 @@ def log_dirs(cluster: LocalCluster, broker: int) -> list[dict[str, Any]]:
     return found
 
 
+def logs_of(cluster: LocalCluster, broker: int) -> set[tuple[str, int]]:
+    return {(r["topic"], r["partition"]) for described in log_dirs(cluster, broker) for r in described["replicas"]}
+
+
 def create(cluster: LocalCluster, topic: str, assignment: str) -> None:
-    """Create a topic of one partition, and await its replica on broker 1: the answer comes when ZooKeeper has it."""
+    """Create a topic, and wait until the brokers have its logs: the answer says only that its partitions are led."""
     klamm(cluster, "topics", "create", topic, "--replica-assignment", assignment)
-
-    def is_there() -> bool:
-        return any(r["topic"] == topic for described in log_dirs(cluster, 1) for r in described["replicas"])
-
-    eventually(is_there, f"broker 1 has a replica of {topic}")
+    replicas = [{int(broker) for broker in of.split(":")} for of in assignment.split(",")]
+    for broker in set[int]().union(*replicas):
+        wanted = {(topic, partition) for partition, brokers in enumerate(replicas) if broker in brokers}
+        eventually(lambda: wanted <= logs_of(cluster, broker), f"broker {broker} has its logs of {topic}")  # noqa: B023
 
 
 def place_of(cluster: LocalCluster, broker: int, topic: str, partition: int = 0) -> tuple[str, str]:
@@ -165,7 +168,7 @@ def test_all_errors_of_a_reassignment_are_named_and_leave_no_throttle(cluster: L
 
 
 def test_offsets_are_found_by_time(cluster: LocalCluster) -> None:
-    klamm(cluster, "topics", "create", "timed", "--replica-assignment", "1,1")
+    create(cluster, "timed", "1,1")
     records = [{"value": "x", "timestamp": at} for at in (1000, 9000, 9000, 500)]
     klamm(
         cluster,
@@ -188,7 +191,7 @@ def test_offsets_are_found_by_time(cluster: LocalCluster) -> None:
 
 
 def test_kafkas_reassignment_file_names_log_directories(cluster: LocalCluster, tmp_path: Path) -> None:
-    klamm(cluster, "topics", "create", "chosen", "--replica-assignment", "1,1")
+    create(cluster, "chosen", "1,1")
     _, other = place_of(cluster, 1, "chosen", 0)
     of_two = [described["log_dir"] for described in log_dirs(cluster, 2)]
     moves = [
@@ -209,7 +212,7 @@ def test_kafkas_reassignment_file_names_log_directories(cluster: LocalCluster, t
 
 
 def test_log_directories_are_evened_out(cluster: LocalCluster) -> None:
-    klamm(cluster, "topics", "create", "spread", "--replica-assignment", "2,2,2,2")
+    create(cluster, "spread", "2,2,2,2")
     target = log_dirs(cluster, 2)[0]["log_dir"]
     names = [f"spread-{number}" for number in range(4)]
     klamm(cluster, "brokers", "move-dir", "2", *names, "--to", target)

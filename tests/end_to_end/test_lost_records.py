@@ -49,8 +49,13 @@ def test_a_loss_is_named_until_it_is_acknowledged(cluster: LocalCluster) -> None
     eventually(lambda: as_json(cluster, "cluster", "describe")["brokers"] == [], "the broker is gone")
     cluster.start("broker-1")
 
-    eventually(lambda: "damaged_replica_waits" in [found["kind"] for found in findings(cluster)], "it waits")
-    kinds = [found["kind"] for found in findings(cluster)]
+    kinds: list[str] = []
+
+    def waits() -> bool:
+        kinds[:] = [found["kind"] for found in findings(cluster)]
+        return "damaged_replica_waits" in kinds
+
+    eventually(waits, "it waits")
     assert kinds[:2] == ["offline_partition", "damaged_replica_waits"]
     refusal = klamm(cluster, "brokers", "acknowledge-damage", "1", PATH, code=1).stderr
     assert "are not given up" in refusal

@@ -27,7 +27,7 @@ from cluster.kafka_wire.messages.brokers import ControlledShutdownResponse as Sh
 from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import BrokerId, Endpoint
-from cluster.model.errors import ErrorCode, PeerRefusesError
+from cluster.model.errors import ErrorCode, PeerRefusesError, PeerUnreachableError
 from cluster.requests.agents import ControlledShutdownResponse
 from cluster.rpc.rights import guarded
 from cluster.sasl.clients import ClientCredentials
@@ -151,18 +151,29 @@ async def test_the_client_authenticates_again_on_the_same_connection_before_its_
     made: Setup, users: Directory, mechanism: str
 ) -> None:
     """Requests at the same time wait for it, and none is lost; the credentials are read again each time."""
-    read: list[float] = []
 
-    def counted() -> ClientCredentials:
-        read.append(time.monotonic())
-        return credentials(made, mechanism)
+    async def is_renewed_in_time(found: Listening) -> bool:
+        """Whether the machine did not stand still for longer than the fifth of the session that is left then."""
+        read = list[ClientCredentials]()
 
-    async with listening(made, users, session_ms=1000) as found:
-        connection = await found.open(counted)
-        while len(read) < 2:
-            codes = await asyncio.gather(*(shut_down(connection) for _ in range(5)))
-            assert set(codes) == {ErrorCode.NONE}
-        connection.close()
+        def noted() -> ClientCredentials:
+            read.append(credentials(made, mechanism))
+            return read[-1]
+
+        connection = await found.open(noted)
+        try:
+            while len(read) < 2:
+                codes = await asyncio.gather(*(shut_down(connection) for _ in range(5)))
+                assert set(codes) == {ErrorCode.NONE}
+        except PeerUnreachableError:
+            return False
+        finally:
+            connection.close()
+        return True
+
+    async with listening(made, users, session_ms=1000) as found, asyncio.timeout(TIMEOUT_S):
+        while not await is_renewed_in_time(found):
+            pass
 
 
 async def test_a_session_that_ended_while_nothing_was_sent_is_renewed(made: Setup, users: Directory) -> None:
@@ -291,8 +302,9 @@ async def test_who_does_not_authenticate_in_time_is_disconnected(made: Setup, us
         kafka_listener(handler, sasl=made.sasl(), users=users, socket_connection_setup_timeout_ms=50) as servers,
         peer(servers.endpoints[0]) as client,
     ):
-        await client.begin()
-        assert await client.raw.is_closed()
+        # A slow machine may not even answer it in time.
+        client.raw.send(encode_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1, "c"))
+        await client.raw.until_closed()
 
 
 async def test_users_that_are_not_known_yet_make_clients_come_again(made: Setup, users: Directory) -> None:

@@ -103,6 +103,11 @@ async def test_a_topic_is_read_to_its_end_or_as_far_as_asked_for(client: AdminCl
 
 async def test_reading_ends_when_too_few_records_come(client: AdminClient) -> None:
     await produced(client, 100)
-    plan = ConsumePlan(topic=TOPIC, records=101, idle_s=0.5)
-    found = await ConsumeLoad(Topology(client), SystemClock(), plan, lambda _: None).run(TIMEOUT_S)
-    assert (found.records, found.is_complete) == (100, False)
+    records, idle_s = 0, 0.25
+    # A busy machine may need longer for those that are there.
+    while records < 100:
+        idle_s *= 2
+        plan = ConsumePlan(topic=TOPIC, records=101, idle_s=idle_s)
+        found = await ConsumeLoad(Topology(client), SystemClock(), plan, lambda _: None).run(TIMEOUT_S)
+        assert (found.records <= 100, found.is_complete) == (True, False)
+        records = found.records

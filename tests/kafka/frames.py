@@ -86,10 +86,14 @@ class RawClient:
 
     async def is_closed(self) -> bool:
         """Wait for the other side to close the connection; whether it did so without sending anything."""
+        return await self.until_closed() == b""
+
+    async def until_closed(self) -> bytes:
+        """Wait for the other side to close the connection; what it sent before, if it did not reset it."""
         try:
-            return await self.reader.read() == b""
+            return await self.reader.read()
         except ConnectionError:
-            return True
+            return b""
 
 
 async def until(condition: Callable[[], bool]) -> None:

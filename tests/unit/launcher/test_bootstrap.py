@@ -100,6 +100,20 @@ def test_an_installation_that_failed_leaves_no_stamp_and_an_exit_code(tmp_path: 
     assert not (root / ".venv" / bootstrap.STAMP).exists()
 
 
+def test_what_was_installed_is_compiled_beside_files_that_cannot_be(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    package = tmp_path / "lib" / "python3" / "site-packages" / "package"
+    package.mkdir(parents=True)
+    (package / "module.py").write_text("x = 1\n")
+    (package / "template.py").write_text("{{ name }} = \n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    bootstrap._compile(tmp_path)
+    assert [path.name.partition(".")[0] for path in package.rglob("*.pyc")] == ["module"]
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize(
     ("command", "extras", "installed"),
     [
