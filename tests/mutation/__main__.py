@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from tests.mutation.mutants import Mutant, Mutants, apply
 _CPU_LIMIT_S: Final = 120
 """Of one mutant. What computes longer never ends; that a machine is busy is no reason."""
 _PYTEST: Final = ("-q", "-m", "not deep and not real", "-p", "no:cacheprovider", "--timeout", "300")
+_SHOWN_AFTER: Final = 25
 _KILLED: Final = 10
 _RESULTS: Final = {0: "survived", _KILLED: "killed", -9: "timeout", -24: "timeout"}
 
@@ -54,25 +56,30 @@ class Mutation:
         self._failed = self._failed or report.failed
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            raise session.Interrupted(f"{session.testsfailed} files of tests cannot be collected")
         session.config.pluginmanager.unregister(name="terminalreporter")
         with tempfile.TemporaryDirectory(prefix="mutation-") as temporary:
             covered = Path(temporary) / "covered.json"
             os.waitpid(_forked(lambda: self._measure(session, covered), Path(temporary)), 0)
             if not covered.exists():
-                pytest.exit("a test fails without a mutant", returncode=1)
+                sys.exit("a test fails without a mutant")
             lines = json.loads(covered.read_text("utf-8"))
             for folder, path, mutant in self._drawn():
                 if len(self._running) == self._options.processes:
                     self._await_one()
                 tests = _tests_of(mutant, lines.get(path, {}))
+                if not tests:
+                    self._results[folder]["run only at import"] += 1
+                    continue
                 place = Path(tempfile.mkdtemp(dir=temporary))
                 process = _forked(lambda p=path, m=mutant, t=tests: self._try(session, p, m, t), place)
                 shown = f"{path}:{mutant.line}\n{mutant.diff((ROOT / path).read_text('utf-8'))}"
                 self._running[process] = (folder, shown, place)
             while self._running:
                 self._await_one()
-        for folder, results in self._results.items():
-            print(f"{folder}: " + ", ".join(f"{number} {result}" for result, number in sorted(results.items())))
+        for folder in self._results:
+            self._show_so_far(folder)
         return True
 
     def _drawn(self) -> Iterator[tuple[str, str, Mutant]]:
@@ -82,7 +89,8 @@ class Mutation:
             every = [(path, number) for path, of_path in mutants.items() for number in range(len(of_path))]
             sample = min(self._options.sample or len(every), len(every))
             print(f"{folder}: {sample} of {len(every)} mutants, seed {self._options.seed}", flush=True)
-            for path, number in sorted(random.Random(self._options.seed).sample(every, sample)):
+            # In the order of the draw: those that were tried so far are a sample as well.
+            for path, number in random.Random(self._options.seed).sample(every, sample):
                 yield folder, path, mutants[path][number]
 
     def _measure(self, session: pytest.Session, covered: Path) -> int:
@@ -93,8 +101,8 @@ class Mutation:
         for number in range(len(session.items)):
             measured.switch_context(str(number))
             before = os.times().user
-            if not self._passes(session, number):
-                print(f"{session.items[number].nodeid} fails without a mutant", file=sys.stderr)
+            if not self._passes(session, [number]):
+                os.write(2, f"{session.items[number].nodeid} fails without a mutant\n".encode())
                 return 1
             durations[number] = os.times().user - before
         measured.stop()
@@ -113,13 +121,17 @@ class Mutation:
         resource.setrlimit(resource.RLIMIT_CPU, (_CPU_LIMIT_S, _CPU_LIMIT_S))
         gc.unfreeze()  # What is frozen is not listed, and so not found.
         apply(mutant, importlib.import_module(path.removesuffix(".py").replace("/", ".")))
-        return 0 if all(self._passes(session, number) for number in tests) else _KILLED
+        gc.freeze()  # Fixtures of tests collect garbage.
+        return 0 if self._passes(session, tests) else _KILLED
 
-    def _passes(self, session: pytest.Session, number: int) -> bool:
-        item = session.items[number]
-        clear_caches()
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-        return not self._failed
+    def _passes(self, session: pytest.Session, tests: list[int]) -> bool:
+        for item, following in pairwise([*(session.items[number] for number in tests), None]):
+            assert item is not None
+            clear_caches()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failed:
+                return False
+        return True
 
     def _await_one(self) -> None:
         process, status = os.wait()
@@ -130,6 +142,12 @@ class Mutation:
         self._results[folder][result] += 1
         if result != "killed":
             print(f"--- {result}: {shown}", flush=True)
+        if self._results[folder].total() % _SHOWN_AFTER == 0:
+            self._show_so_far(folder)
+
+    def _show_so_far(self, folder: str) -> None:
+        results = sorted(self._results[folder].items())
+        print(f"{folder}: {', '.join(f'{number} {result}' for result, number in results)}", flush=True)
 
 
 def _tests_of(mutant: Mutant, lines: dict[str, list[int]]) -> list[int]:
