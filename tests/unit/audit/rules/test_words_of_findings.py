@@ -138,3 +138,65 @@ def test_a_finding_of_how_long_or_how_often(
     assert (subject, said) == (f"t-0 partition-epoch {named[0]}", message)
     assert shown == tuple(f"controller-1/1.1/{number}" for number in named)
     assert at_ms == named[-1] * SECOND
+
+
+def test_a_condition_of_the_newest_state_is_open_since_it_began() -> None:
+    audit = ColumnarAudit(LIMITS)
+    audit.check([state(0, 1), state(1, -1), state(2, -1)])
+    (opened,) = audit.waiting["open"].to_pylist()
+    assert (opened["rule"], opened["sub"], opened["record"]) == ("leaderless-too-long", 1, "controller-1/1.1/1")
+    assert (opened["since_ms"], opened["elapsed_ms"], opened["at_ms"]) == (SECOND, SECOND, 2 * SECOND)
+    audit.check([state(3, 1)])
+    assert audit.waiting["open"].num_rows == 0
+
+
+def move(seq: int, to_state: str, replicas: tuple[int, ...], **fields: tuple[int, ...]) -> LoggedStateChange:
+    return replace(record(seq, kind=Kind.ASSIGNMENT, to_state=to_state, replicas=replicas, **fields), topic_id="id")
+
+
+@pytest.mark.parametrize(
+    ("rule", "records", "message", "named"),
+    [
+        (
+            "partition-epoch-nobody-wrote",
+            [state(0, 1), state(2, 1)],
+            "partition epoch 2 follows 0, and nobody recorded what was written between",
+            (0, 2),
+        ),
+        ("partition-epoch-nobody-wrote", [state(0, 1), state(1, 1)], None, ()),
+        (
+            "replicas-by-reassignment",
+            [state(0, 1), replace(state(1, 1), replicas=(1, 2, 3))],
+            "the replicas went from [1, 2] to [1, 2, 3], by no reassignment",
+            (0, 1),
+        ),
+        (
+            "move-ends-as-planned",
+            [
+                move(1, "started", (1, 3, 2), adding_replicas=(3,), removing_replicas=(2,)),
+                move(2, "completed", (1, 2)),
+            ],
+            "a reassignment is completed with the replicas [1, 2], after [1, 3, 2] with [3] being added and [2] "
+            "removed",
+            (1, 2),
+        ),
+        (
+            "move-ends-as-planned",
+            [state(0, 1), move(1, "started", (1, 4, 3), adding_replicas=(3,), removing_replicas=(4,))],
+            "a reassignment starts with the replicas [1, 4, 3], of which [3] are new, after [1, 2]",
+            (0, 1),
+        ),
+    ],
+)
+def test_a_finding_of_what_became_of_the_replicas(
+    rule: str, records: list[LoggedStateChange], message: str | None, named: tuple[int, ...]
+) -> None:
+    of_topic = [replace(each, topic_id="id") for each in records]
+    whole, parts = ColumnarAudit(), ColumnarAudit()
+    whole.check(of_topic)
+    for each in of_topic:
+        parts.check([each])
+    assert parts.findings == whole.findings
+    found = [finding for finding in whole.findings.values() if finding.rule == rule]
+    names = tuple(f"controller-1/1.1/{number}" for number in named)
+    assert [(f.message, f.records) for f in found] == ([] if message is None else [(message, names)])
