@@ -6,7 +6,7 @@ import pyarrow
 
 from audit.batches.bucket import AWAITED, KEPT, check_rules, concatenated
 from audit.records.columns import to_columns
-from audit.records.findings import WITHDRAWN, AuditFinding
+from audit.records.findings import NOT_COMPARED, WITHDRAWN, AuditFinding
 from audit.records.sealed_runs import OPEN_ROWS, SealedSegment, divided, to_segment
 from audit.records.sorted_runs import Runs, SortedRun, joined_runs, merged
 from audit.rules.clock_differences import ClockDifference, clock_differences, greatest
@@ -53,6 +53,9 @@ class ColumnarAudit:
             if finding.status == WITHDRAWN:
                 del self.findings[finding.name]
             else:
+                assert finding.message, finding
+                assert finding.records or finding.status == NOT_COMPARED, finding
+                assert not finding.subject.endswith("None"), finding
                 self.findings[finding.name] = finding
         return found
 

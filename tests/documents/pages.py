@@ -22,7 +22,7 @@ _BLOCK: Final = re.compile(r"((?:^<!-- [^\n]* -->\n+)*)^```sh\n(.*?)^```$", re.M
 _COMMENT: Final = re.compile(r"<!-- (first|exit code|interrupted|not run)(?::? +(.*?))? -->")
 PROGRAMS: Final = re.compile(
     r"(?:\./|\.venv/bin/|[A-Z_]+=\S* )*"
-    r"(?:klamm|python|pip|pipx|kafka-[a-z-]+|seq|curl|docker|docker-compose|kubectl|systemctl|promtool|grpcurl|npm|node|go|git|export|mutmut)(?=\s)"
+    r"(?:klamm|python|pip|pipx|kafka-[a-z-]+|seq|curl|docker|docker-compose|kubectl|systemctl|promtool|grpcurl|npm|node|go|git|export)(?=\s)"
 )
 """What the first line of a block of commands begins with."""
 

@@ -69,6 +69,12 @@ def test_a_registration_with_the_address_of_a_controller_does_not_join() -> None
         ((1, 2), (1, 2), (), "would admit none of the registered brokers: broker 1 is odd; broker 2 is odd"),
         ((99,), (99,), (), "would admit none of the registered brokers: broker 99 is odd"),
         (
+            (1, 2, 3),
+            (1, 2, 3),
+            (),
+            "would admit none of the registered brokers: broker 1 is odd; broker 2 is odd; broker 3 is odd",
+        ),
+        (
             (1, 2, 3, 4, 5),
             (1, 2, 3, 4, 5),
             (),

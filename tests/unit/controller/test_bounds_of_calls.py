@@ -28,6 +28,7 @@ def test_the_replicas_of_a_call_are_bounded_in_all() -> None:
     with pytest.raises(ApiError) as refused:
         check_replicas_of_call("topics", [20_000, 30_001])
     assert refused.value.code is bounds.REPLICAS_OF_CALL.code
+    assert (refused.value.field, refused.value.value) == ("topics", 50_001)
     assert "topics: " in str(refused.value)
     assert "use several calls" in str(refused.value)
 

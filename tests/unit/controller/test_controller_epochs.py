@@ -26,6 +26,17 @@ def e(number: int) -> ControllerEpoch:
 
 @pytest.mark.rule("D-93")
 @pytest.mark.parametrize(
+    ("highest", "believed"),
+    [(19, DOUBTED_ABOVE), (DOUBTED_ABOVE - 9, DOUBTED_ABOVE - 9 + (1 << 20)), (LAST - 5, LAST - 5 + (1 << 20))],
+)
+def test_an_epoch_is_believed_that_elections_after_the_highest_can_lead_to(highest: int, believed: int) -> None:
+    known = KnownEpochs(e(highest))
+    assert known.believes(believed)
+    assert not known.believes(believed + 1)
+
+
+@pytest.mark.rule("D-93")
+@pytest.mark.parametrize(
     ("data", "epoch"),
     [
         (b"0", 0),

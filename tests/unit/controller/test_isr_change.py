@@ -7,7 +7,8 @@ from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEp
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import RECOVERED, RECOVERING
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
-from controller.changes import BrokerShuttingDown, LeadershipsRead, TopicsListed
+from cluster.znodes.left_replicas import LeftReplicas
+from controller.changes import BrokerShuttingDown, LeadershipsRead, LeftReplicasRecorded, TopicsListed
 from controller.decisions.partitions.isr_change import plan_isr_changes, refuse_alter_partition
 from tests.controllers.contexts import EPOCH, context, ids, leadership, tp
 
@@ -92,6 +93,21 @@ def test_an_id_that_may_be_a_lost_one_does_not_make_the_leader_give_up() -> None
     assert unknown is not None
     assert lost is not None
     assert (unknown.error_code, lost.error_code) == (E.UNKNOWN_TOPIC_ID, E.INELIGIBLE_REPLICA)
+
+
+@pytest.mark.rule("D-99")
+@pytest.mark.parametrize(
+    ("broker", "topic", "expected"),
+    [(2, "t", E.INELIGIBLE_REPLICA), (2, "u", None), (3, "t", None)],
+    ids=["a member", "another topic", "no member"],
+)
+def test_a_member_that_has_a_deleted_topic_of_the_name_is_ineligible(
+    broker: int, topic: str, expected: ErrorCode | None
+) -> None:
+    view = cluster()
+    view.apply(LeftReplicasRecorded({BrokerId(broker): {topic: LeftReplicas(TopicId("id-of-former"), (0,))}}))
+    (result,) = plan_isr_changes(view, request(item((1, 2)))).results
+    assert (None if result is None else result.error_code) is expected
 
 
 @pytest.mark.rule("IS-13", "IS-18", "IS-20", "IS-12")

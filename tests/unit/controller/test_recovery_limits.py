@@ -76,6 +76,15 @@ def test_a_leader_epoch_that_no_election_led_to_is_refused_with_the_brokers_that
 
 
 @pytest.mark.rule("RC-9")
+def test_each_topic_that_cannot_be_written_is_an_obstacle() -> None:
+    of: Knowledge = {1: ([replica(EPOCH_MAX, 9), replica(EPOCH_MAX, 9, topic="u")], [])}
+    for planned in both(restored(), of):
+        assert [obstacle.split(",")[0] for obstacle in planned.obstacles] == [
+            f"broker 1 knows leader epoch {EPOCH_MAX} of {partition}" for partition in ("t-0", "u-0")
+        ]
+
+
+@pytest.mark.rule("RC-9")
 def test_the_highest_leader_epoch_that_a_recovery_writes() -> None:
     of: Knowledge = {b: ([replica(5, 9)], [known(EPOCH_MAX - 1, 12, [1, 2, 3])]) for b in (1, 2, 3)}
     planned = plan(restored(), of)

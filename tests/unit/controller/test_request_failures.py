@@ -83,4 +83,7 @@ def test_errors_name_request_and_code() -> None:
     errors = {"StopReplica": ErrorCode.UNKNOWN_SERVER_ERROR, "LeaderAndIsr": ErrorCode.UNSUPPORTED_VERSION}
     found = list(failure_findings(BrokerId(3), None, 0, errors))
     assert [(f.kind, f.broker) for f in found] == [("requests_not_understood", 3), ("requests_fail", 3)]
-    assert found[1].detail.startswith("broker 3 answered the last StopReplica with UNKNOWN_SERVER_ERROR, so it")
+    assert found[1].detail == (
+        "broker 3 answered the last StopReplica with UNKNOWN_SERVER_ERROR, so it does not do what it was told; see in "
+        "its log why, and restart it: it is told everything again"
+    )

@@ -158,6 +158,7 @@ class Going(NamedTuple):
         pytest.param(Going([2], (2,), leader=2, held=2), id="the other member leads, though it is held back"),
         pytest.param(Going([2], (2,), shutting_down=2), id="the other member shuts down, and none is in doubt"),
         pytest.param(Going([2], (2,), leader=2, shutting_down=2), id="the other member shuts down, and leads still"),
+        pytest.param(Going([2], (2,), leader=2, held=2, shutting_down=2), id="it is held back, and leads still"),
         pytest.param(Going([], (2,), moves_away=True), id="its replica moves away"),
     ],
 )

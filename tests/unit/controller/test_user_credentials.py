@@ -92,6 +92,23 @@ def test_what_is_wrong_with_a_user_does_not_concern_others(
     assert why in error.message
 
 
+@pytest.mark.parametrize(
+    ("item", "field"),
+    [
+        (upsertion("x", 3), "mechanism"),
+        (upsertion("x", iterations=4095), "iterations"),
+        (upsertion("x", salt=bytes(1025)), "salt"),
+        (replace(upsertion("x"), salted_password=b""), "salted_password"),
+    ],
+)
+def test_a_refusal_names_the_field(item: ScramCredentialUpsertion, field: str) -> None:
+    assert refused_users(of(item))["x"].field == field
+
+
+def test_a_salt_may_have_as_many_bytes_as_are_allowed() -> None:
+    assert refused_users(of(upsertion("x", salt=bytes(1024)))) == {}
+
+
 def test_a_valid_request_has_no_refusal() -> None:
     assert refused_users(of(upsertion(), upsertion(mechanism=SHA_512), ScramCredentialDeletion("bob", SHA_256))) == {}
 

@@ -15,34 +15,37 @@ from tests.unit.audit.test_rules import Streams, everything, in_batches
 
 SEEDS = (*range(9), 25)
 RULES = {ELECTED_HAS_COMMITTED, HIGH_WATERMARK_NEVER_FALLS}
-Found = set[tuple[str, tuple[str, ...]]]
+Finding = tuple[str, tuple[str, ...], str]
+"""Its rule, records and message."""
 
 
 @cache
-def compared_findings(seed: int) -> tuple[Found, Found]:
-    """(rule, records) as columns find them, and as rows do; batches in another order change nothing about it."""
+def compared_findings(seed: int) -> tuple[set[Finding], set[Finding]]:
+    """What columns find, and what rows do; batches in another order change nothing about it."""
     streams, random = with_offsets(seed)
     whole, parts = ColumnarAudit(), ColumnarAudit()
     whole.check(everything(streams))
     for batch in in_batches(shuffled(streams, random), random):
         parts.check(batch)
     assert parts.findings == whole.findings
-    by_columns = {(f.rule, f.records) for f in whole.findings.values() if f.rule in RULES}
+    by_columns = {(f.rule, f.records, f.message) for f in whole.findings.values() if f.rule in RULES}
     return by_columns, {*falls(streams), *lacking(streams)}
 
 
-def falls(streams: Streams) -> Iterator[tuple[str, tuple[str, ...]]]:
+def falls(streams: Streams) -> Iterator[Finding]:
     for stream in streams:
         shown: dict[int, tuple[int, LoggedStateChange]] = {}
         for record in (r for r in stream if r.high_watermark is not None and r.kind is Kind.ROLE):
             before, now = shown.get(record.partition or 0), int(record.high_watermark or 0)
             is_lower = before is not None and now < before[0] <= (record.log_end_offset or 0)
             if before is not None and is_lower and epoch(record) <= epoch(before[1]) + 1:
-                yield HIGH_WATERMARK_NEVER_FALLS, (before[1].reference, record.reference)
+                fall = f"the high watermark of broker {record.broker} fell from {before[0]} to {now}"
+                records = before[1].reference, record.reference
+                yield HIGH_WATERMARK_NEVER_FALLS, records, f"{fall} while it was the leader"
             shown[record.partition or 0] = now if record.to_state == "leader" else -1, record
 
 
-def lacking(streams: Streams) -> Iterator[tuple[str, tuple[str, ...]]]:
+def lacking(streams: Streams) -> Iterator[Finding]:
     records = [(tp.partition, part) for record in everything(streams) for tp, part in by_partition(record)]
     roles = [
         (partition, r)
@@ -57,8 +60,14 @@ def lacking(streams: Streams) -> Iterator[tuple[str, tuple[str, ...]]]:
         if leads and shown and after.leader in (before.isr or ()):
             first = min(leads, key=lambda r: (r.log_end_offset, r.incarnation))
             highest = max(shown, key=lambda r: (r.high_watermark or 0, -(r.broker or 0)))
-            if (highest.high_watermark or 0) > (first.log_end_offset or 0):
-                yield ELECTED_HAS_COMMITTED, (highest.reference, first.reference)
+            end, committed = first.log_end_offset or 0, highest.high_watermark or 0
+            if committed > end:
+                message = (
+                    f"leader {after.leader} of leader epoch {after.leader_epoch} was elected from the ISR, and its log "
+                    f"lacks {committed - end} committed records: it ends at {end}, below the high watermark "
+                    f"{committed} of broker {highest.broker}"
+                )
+                yield ELECTED_HAS_COMMITTED, (highest.reference, first.reference), message
 
 
 def elections(
@@ -90,7 +99,7 @@ def test_columns_find_what_rows_do_in_whatever_batches(seed: int) -> None:
 
 
 def test_leaders_lack_committed_records_in_some_history() -> None:
-    assert {rule for seed in SEEDS for rule, _ in compared_findings(seed)[0]} == {ELECTED_HAS_COMMITTED}
+    assert {rule for seed in SEEDS for rule, _, _ in compared_findings(seed)[0]} == {ELECTED_HAS_COMMITTED}
 
 
 @pytest.mark.parametrize(
@@ -113,8 +122,15 @@ def test_a_high_watermark_is_compared_with_that_of_the_epoch_before(
 
     first, second = leads(0, 3, 10), leads(1, leader_epoch, high_watermark)
     for batches in ([[first, second]], [[first], [second]]):
-        found = [f.records for f in audit_batches(batches).values() if f.rule == HIGH_WATERMARK_NEVER_FALLS]
-        assert found == ([("broker-1/1.1/0", "broker-1/1.1/1")] if falls else [])
+        found = [f for f in audit_batches(batches).values() if f.rule == HIGH_WATERMARK_NEVER_FALLS]
+        assert [f.records for f in found] == ([("broker-1/1.1/0", "broker-1/1.1/1")] if falls else [])
+        assert [(f.subject, f.message, f.at_ms) for f in found] == [
+            (
+                "t-0 record broker-1/1.1/1",
+                "the high watermark of broker 1 fell from 10 to 7 while it was the leader",
+                1,
+            )
+        ][: len(found)]
 
 
 def test_a_log_that_its_directory_took_away_may_come_back_with_an_earlier_high_watermark() -> None:

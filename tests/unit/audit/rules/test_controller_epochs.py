@@ -185,3 +185,12 @@ def test_a_controller_is_replaced_soon_after_another_saw_it_gone(
     assert [f.records for f in findings] == found
     assert {(f.rule, f.subject) for f in findings} <= {(NO_CONTROLLER, "controller-epoch 6 of controller 1002")}
     assert all("until it became active: more than 60 s" in f.message for f in findings)
+
+
+def test_how_long_nobody_was_active_is_said_in_seconds() -> None:
+    (found,) = late_controllers([TermOfController(6, 1002, 90_000, None, "c", None, silent_ms=61_000)], 60_000)
+    assert (found.message, found.at_ms) == (
+        "no controller was active for 61 s, from 1970-01-01 00:00:29.000, when controller 1002 saw it, until it became "
+        "active: more than 60 s",
+        29_000,
+    )

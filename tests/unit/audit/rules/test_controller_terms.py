@@ -44,6 +44,7 @@ def test_a_controller_writes_only_in_its_term(
 
 def test_what_brokers_wrote_or_what_has_no_epoch_is_of_no_term() -> None:
     assert list(written_outside_terms([work(node="broker-1"), work(epoch=-1)], {}, (), ())) == []
+    assert len(list(written_outside_terms([work(epoch=0)], {}, (), ()))) == 1
 
 
 def test_a_log_that_lacks_lines_shows_no_violation() -> None:

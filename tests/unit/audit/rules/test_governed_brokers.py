@@ -41,6 +41,17 @@ def test_what_brokers_show_counts_from_when_klamm_governs(
     assert [each.rule for each in found] == [AGENT_DISAGREES] * counts
 
 
+def test_each_state_counts_from_when_klamm_wrote_it() -> None:
+    """The first state of a partition was written long before the second."""
+    first, second = states(CONTROLLER, 1, 5, 5_000), states(CONTROLLER, 1, 6, 9_000)
+    second = second.set_column(1, STATES.field("sub"), pyarrow.array([1], pyarrow.int64()))
+    shown = states("kafka-broker-1", 2, NO_EPOCH, 6_000)
+    shown = shown.set_column(1, STATES.field("sub"), pyarrow.array([1], pyarrow.int64()))
+    written = pyarrow.concat_tables([first, second])
+    assert list(states_unlike(written, shown, GovernedSince(False, 1_000))) == []
+    assert len(list(states_unlike(written, shown, GovernedSince(False, 3_000)))) == 1
+
+
 def test_another_state_of_a_controller_of_kafkas_is_a_second_one_at_a_partition_epoch() -> None:
     written, shown = states(CONTROLLER, 1, 5, 5_000), states("kafka-controller-1", 2, 6, 6_000)
     (found,) = states_unlike(written, shown, GovernedSince(False, 1_000))

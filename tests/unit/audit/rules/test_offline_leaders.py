@@ -89,3 +89,11 @@ def test_a_later_controller_goes_by_what_it_has_loaded(order: Sequence[int]) -> 
     names = (logs[1][1].reference, logs[1][2].reference)
     assert found(*(logs[number] for number in order)) == [names]
     assert found([each for number in order for each in logs[number]]) == [names]
+
+
+def test_of_each_partition_that_one_record_names_the_leader_is_known() -> None:
+    first = loaded(0, 2, 1, 1)
+    assert first.partitions is not None
+    both = replace(first, partitions=tuple(replace(first.partitions[0], partition=number) for number in (0, 1)))
+    gone = [replace(offline(5 + number, 1, 2, "controller-2"), partition=number) for number in (0, 1)]
+    assert sorted(found([both, *gone])) == [(both.reference, each.reference) for each in gone]

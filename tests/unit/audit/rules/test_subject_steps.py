@@ -229,3 +229,113 @@ def test_a_broker_epoch_is_of_one_broker() -> None:
 
 def test_a_record_without_its_subject_is_passed_over() -> None:
     assert rules([record(0, Kind.BROKER, "live"), record(1, Kind.TOPIC, "created")]) == []
+
+
+LIVE = "broker live"
+REGISTERED = "registration registered"
+GONE = [replica(0, 5 + broker, broker, cause_id) for broker, cause_id in ((0, 9), (1, 8))]
+
+
+@pytest.mark.parametrize(
+    ("records", "steps", "said", "of_records"),
+    [
+        (
+            of_topic("topic created", *DELETED, "topic created"),
+            [],
+            "topic t was deleted, and is recorded again: topic created",
+            (3, 5),
+        ),
+        (of_topic("topic created", ("topic created", 2)), [], "topic t is created, and was there before", (0, 1)),
+        (
+            of_topic("topic created", "deletion started"),
+            [],
+            "topic t is deleted, and was not queued for deletion",
+            (1,),
+        ),
+        (
+            of_topic("topic created", "topic queued for deletion", "topic deleted"),
+            [],
+            "topic t is deleted, and its deletion was not started",
+            (2,),
+        ),
+        (
+            of_topic("topic created", "deletion completed"),
+            [],
+            "topic t has a deletion that is completed, and was not started",
+            (1,),
+        ),
+        (
+            [
+                *of_topic("topic queued for deletion", "deletion started"),
+                record(9, Kind.TOPIC, "deleted", topic="t", topic_id="id", cause=Cause("E", 9)),
+            ],
+            summed(partition(0, 2, "Offline", "NonExistent"), *GONE),
+            "topic t is deleted with 2 replicas, of which the controller recorded 1 as deleted",
+            (1, 9),
+        ),
+        (
+            of_topic("topic created"),
+            summed(*[partition(number, 1 + number, "NonExistent", "New") for number in (0, 2)]),
+            "topic t has partitions up to 2, and only 2 of these were created",
+            (1,),
+        ),
+        (
+            [record(3, Kind.TOPIC, "created", topic="t", topic_id="id", cause=Cause("Reelect", 4))],
+            [],
+            "topic t is recorded as topic created, caused by Reelect, and nobody who asked for it",
+            (3,),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_topic_did_wrong_is_said_with_the_records_that_show_it(
+    records: list[LoggedStateChange], steps: list[TopicStep], said: str, of_records: tuple[int, ...]
+) -> None:
+    (found,) = checked(records, steps)
+    named = tuple(f"controller-1/1.1/{number}" for number in of_records)
+    assert (found.message, found.records, found.at_ms) == (said, named, of_records[-1])
+    assert (found.subject, found.topic, found.topic_id) == (f"t (id) record {named[-1]}", "t", "id")
+
+
+def test_ids_and_names_that_are_of_two_topics_are_said_with_the_records_that_show_it() -> None:
+    other = record(9, Kind.TOPIC, "created", topic="t", topic_id="other")
+    (found,) = checked([*of_topic("topic created"), other])
+    assert (found.message, found.at_ms) == ("topic t has the id other, and had id", 9)
+    assert (found.subject, found.topic_id) == ("t (other) record controller-1/1.1/9", "other")
+    assert found.records == ("controller-1/1.1/0", "controller-1/1.1/9")
+    (found,) = checked([*of_topic("topic created"), record(9, Kind.TOPIC, "created", topic="u", topic_id="id")])
+    assert (found.subject, found.message, found.at_ms) == ("topic id id", "topics t and u have the id id", 9)
+    assert found.records == ("controller-1/1.1/0", "controller-1/1.1/9")
+    (found,) = checked(of_topic("topic created", "topic created", topic_id=None))
+    assert (found.subject, found.topic_id) == ("t record controller-1/1.1/1", None)
+
+
+@pytest.mark.parametrize(
+    ("said", "message", "of_records"),
+    [
+        (((LIVE, 5), ("broker bounced", 5)), "broker 7 bounced to epoch 5 from epoch 5", (0, 1)),
+        (((LIVE, 5), ("broker changed", 6)), "broker 7 is changed with epoch 6, and had epoch 5", (0, 1)),
+        (((LIVE, 5), (LIVE, 5)), "broker 7 is live after it was live", (0, 1)),
+        (((LIVE, 5), ("broker shutting_down", 5), (LIVE, 5)), "broker 7 is live after it was shutting down", (1, 2)),
+        (((REGISTERED, 5), (REGISTERED, 5)), "broker 7 registered with epoch 5 after epoch 5", (0, 1)),
+        (
+            ((REGISTERED, 5), ("registration expired", 4)),
+            "broker 7 recorded that epoch 4 expired, and had epoch 5",
+            (0, 1),
+        ),
+        (
+            ((REGISTERED, 5), (REGISTERED, 9), (LIVE, 7)),
+            "broker 7 is live with epoch 7, and never registered with it",
+            (0, 1, 2),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_broker_did_wrong_is_said_with_the_records_that_show_it(
+    said: tuple[tuple[str, int | None], ...], message: str, of_records: tuple[int, ...]
+) -> None:
+    (found,) = checked(of_broker(*said))
+    nodes = ["broker-7" if said[number][0].startswith("registration") else "controller-1" for number in of_records]
+    named = tuple(f"{node}/1.1/{number}" for node, number in zip(nodes, of_records, strict=True))
+    assert (found.message, found.records, found.at_ms) == (message, named, of_records[-1])
+    assert found.subject == f"broker 7 record {named[-1]}"

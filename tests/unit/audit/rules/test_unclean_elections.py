@@ -77,6 +77,15 @@ def test_an_unclean_election_says_what_it_lost(roles: list[LoggedStateChange], r
     assert says in found.message
 
 
+def test_what_the_first_of_two_unclean_elections_lost_the_second_does_not_lose_again() -> None:
+    again = state(2, 2, 2, [2])
+    roles = [role(3, UNCLEAN, 5, 7), role(1, UNCLEAN, 10, 12), role(2, UNCLEAN, 7, 7)]
+    audit = ColumnarAudit()
+    audit.check([*BEFORE, *roles, again, *(role(broker, again, 7, 7) for broker in (1, 2, 3))])
+    found = {f.subject: f.rule for f in audit.findings.values() if f.rule in {UNCLEAN_ELECTION, RECORDS_LOST}}
+    assert found == {"orders-0 leader-epoch 1": RECORDS_LOST, "orders-0 leader-epoch 2": UNCLEAN_ELECTION}
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_a_truncation_that_an_unclean_election_explains_is_no_fault_of_its_own(late: bool) -> None:
     cut = truncation(1, UNCLEAN, 10, 7)

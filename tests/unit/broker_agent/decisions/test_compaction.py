@@ -85,6 +85,13 @@ def test_records_younger_than_the_minimal_lag_are_not_cleaned() -> None:
 
 
 @pytest.mark.rule("R10.22")
+def test_without_a_minimal_lag_records_of_the_future_are_cleaned_as_well() -> None:
+    log = LogExtent([segment(0, largest=NOW + 60), segment(100)], Offset(0), Offset(200), Offset(200))
+    found = [measure_dirt(log, CompactionPolicy(min_compaction_lag_ms=lag), NOW).first_uncleanable for lag in (0, 1)]
+    assert found == [100, 0]
+
+
+@pytest.mark.rule("R10.22")
 def test_records_older_than_the_maximal_lag_are_overdue_however_few_they_are() -> None:
     segments = [segment(0, 900, first=5), segment(100, 100, first=NOW - 70), segment(200, 100, first=-1), segment(300)]
     log = LogExtent(segments, Offset(0), Offset(400), Offset(400), Offset(100))

@@ -57,6 +57,7 @@ def test_a_record_set_is_one_batch_of_version_two(records: bytes, expected: Erro
         (ErrorCode.INVALID_RECORD, BATCH[:16] + b"\1" + BATCH[17:], "InvalidMagicNumberRecordsPerSec"),
         (ErrorCode.INVALID_RECORD, BATCH[:57] + bytes(4) + BATCH[61:], "InvalidOffsetOrSequenceRecordsPerSec"),
         (ErrorCode.INVALID_RECORD, encode_batch(b"", 1, producer_id=1), "InvalidOffsetOrSequenceRecordsPerSec"),
+        (ErrorCode.INVALID_RECORD, encode_batch(b"", 1, producer_id=1, base_sequence=0), None),
         (ErrorCode.INVALID_RECORD, encode_batch(b"", 1, base_offset=7), None),
         (ErrorCode.INVALID_RECORD, encode_batch(b"", 1, attributes=0x20), None),
         (ErrorCode.INVALID_RECORD, b"", None),

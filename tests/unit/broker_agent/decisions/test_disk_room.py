@@ -21,10 +21,11 @@ UNKNOWN = DiskRoom(-1, -1)
         (None, 1 << 40, DEFAULT_BYTES),
         (None, 100 << 20, 5 << 20),
         (None, -1, DEFAULT_BYTES),
+        (None, 0, 0),
         (0, 1 << 40, 0),
         (7, 10, 7),
     ],
-    ids=["default", "a small file system", "an unknown one", "off", "as it is set"],
+    ids=["default", "a small file system", "an unknown one", "one without a byte", "off", "as it is set"],
 )
 def test_the_reserve_is_as_set_or_a_part_of_a_small_file_system(
     configured: int | None, total: int, reserve: int
@@ -42,7 +43,7 @@ def test_a_full_directory_needs_a_quarter_more_to_recover(free: int, was_short: 
 
 
 @pytest.mark.rule("FD-9")
-@pytest.mark.parametrize(("total", "size"), [(-1, 16 << 20), (1 << 40, 16 << 20), (1 << 20, 52_428)])
+@pytest.mark.parametrize(("total", "size"), [(-1, 16 << 20), (0, 0), (1 << 40, 16 << 20), (1 << 20, 52_428)])
 def test_as_much_is_tried_as_a_small_file_system_can_have(total: int, size: int) -> None:
     assert room_to_try(total) == size
 
@@ -52,3 +53,4 @@ def test_a_compaction_may_take_half_of_the_reserve() -> None:
     assert has_room_to_clean(UNKNOWN, 100, 1 << 50)
     assert has_room_to_clean(DiskRoom(1000, 250), 100, 200)
     assert not has_room_to_clean(DiskRoom(1000, 249), 100, 200)
+    assert has_room_to_clean(DiskRoom(1000, 249), 99, 200)

@@ -56,10 +56,15 @@ def test_the_replicas_that_are_missing_are_named(code: ErrorCode, of: Replicatio
     assert explain(code, of, required=Offset(5), timeout_ms=500) == said
 
 
-def test_of_many_replicas_only_some_are_named() -> None:
+@pytest.mark.parametrize(("replicas", "end"), [(30, ", 11 and 19 more"), (12, ", 11 and 1 more"), (11, ", 10, 11")])
+def test_of_many_replicas_only_ten_are_named(replicas: int, end: str) -> None:
+    many = tuple(map(BrokerId, range(1, replicas + 1)))
+    missing = Replication(leader=ONE, replicas=many, isr=(ONE,), min_isr=2, remote={})
+    assert explain(ErrorCode.NOT_ENOUGH_REPLICAS, missing, required=Offset(5), timeout_ms=1).endswith(end)
+
+
+def test_of_many_lagging_replicas_only_some_are_named() -> None:
     many = tuple(map(BrokerId, range(1, 31)))
     remote = {broker: ReplicaProgress(log_end_offset=Offset(0)) for broker in many}
     lagging = Replication(leader=ONE, replicas=many, isr=many, min_isr=1, remote=remote)
     assert "and 19 more" in explain(ErrorCode.REQUEST_TIMED_OUT, lagging, required=Offset(5), timeout_ms=1)
-    missing = Replication(leader=ONE, replicas=many, isr=(ONE,), min_isr=2, remote=remote)
-    assert "and 19 more" in explain(ErrorCode.NOT_ENOUGH_REPLICAS, missing, required=Offset(5), timeout_ms=1)
