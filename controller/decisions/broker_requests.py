@@ -84,7 +84,7 @@ class ControlBatch:
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
         """The assignment to send to brokers."""
-        announced = self._announced.get(tp)
+        announced = self._announced.get(tp) if self._announced else None
         return self._view.topics.assignment(tp) if announced is None else announced
 
     def add_leader_and_isr(
@@ -206,16 +206,21 @@ class ControlBatch:
         for broker in sorted(self._leader_and_isr.keys() & self._view.brokers.epochs.keys()):
             entries = self._leader_and_isr[broker].values()
             states: dict[str, list[LeaderAndIsrPartitionState]] = {}
+            last, of_topic = None, list[LeaderAndIsrPartitionState]()
             for entry in entries:
                 state = built.get(entry)
                 if state is None:
                     state = built[entry] = _leader_and_isr_state(entry, settings.leader_recovery_state)
-                states.setdefault(entry.tp.topic, []).append(state)
+                topic = entry.tp[0]
+                # Partitions of a topic mostly follow one another.
+                if topic is not last:
+                    last, of_topic = topic, states.setdefault(topic, [])
+                of_topic.append(state)
             leaders = {entry.leadership.leader for entry in entries}
             live_leaders = _live_leaders(self._view.brokers.registered, leaders, settings.inter_broker_listener)
             topics = (
-                LeaderAndIsrTopicState(topic, self._topic_id(topic, settings), tuple(of_topic))
-                for topic, of_topic in states.items()
+                LeaderAndIsrTopicState(topic, self._topic_id(topic, settings), tuple(named))
+                for topic, named in states.items()
             )
             epoch, broker_epoch = self._view.epoch, self._view.brokers.epochs[broker]
             requests.extend(
@@ -231,14 +236,9 @@ class ControlBatch:
         brokers = sorted(registered if self._metadata_for_all else self._metadata_brokers & registered)
         if not brokers:
             return []
-        states: dict[str, list[UpdateMetadataPartitionState]] = {}
-        for tp, leadership in self._metadata.items():
-            # Of a deletion brokers hear at once: it may be over before the topic is no longer withheld.
-            if tp.topic not in self._withheld or tp.topic in self._view.deletions.queued:
-                states.setdefault(tp.topic, []).append(self._metadata_state(tp, leadership))
         topics = (
             UpdateMetadataTopicState(topic, self._topic_id(topic, settings), tuple(of_topic))
-            for topic, of_topic in states.items()
+            for topic, of_topic in self._metadata_states().items()
         )
         parts = list(within(topics, settings.bytes_max))
         live_brokers = tuple(self._view.brokers.registered[b] for b in sorted(self._view.brokers.registered))
@@ -272,23 +272,35 @@ class ControlBatch:
             )
             epoch = self._view.brokers.epochs[broker]
             requests.extend(
-                (broker, StopReplicaRequest(controller, self._view.epoch, epoch, part, causes))
+                (broker, StopReplicaRequest(controller, self._view.epoch, epoch, named, causes))
                 for part in parts
-                if part
+                for named in within(part, settings.bytes_max)
+                if named
             )
         return requests
 
-    def _metadata_state(self, tp: TopicPartition, leadership: LeaderAndIsr) -> UpdateMetadataPartitionState:
-        view = self._view
-        replicas = self.assignment(tp).replicas
-        online = view.brokers.online_for(tp)
-        offline = () if online.issuperset(replicas) else tuple([b for b in replicas if b not in online])
-        leader, leader_epoch, epoch = leadership.leader, leadership.leader_epoch, leadership.partition_epoch
-        if tp.topic in view.deletions.queued:
-            leader, leader_epoch, epoch = LEADER_DURING_DELETE, LeaderEpoch(0), PartitionEpoch(0)
-        return UpdateMetadataPartitionState(
-            tp.partition, leadership.controller_epoch, leader, leader_epoch, leadership.isr, epoch, replicas, offline
-        )
+    def _metadata_states(self) -> dict[str, list[UpdateMetadataPartitionState]]:
+        """The states for UpdateMetadata by topic."""
+        online_for, assignment_of = self._view.brokers.online_for, self.assignment
+        queued, withheld = self._view.deletions.queued, self._withheld
+        states: dict[str, list[UpdateMetadataPartitionState]] = {}
+        for tp, leadership in self._metadata.items():
+            topic, partition = tp
+            is_queued = topic in queued
+            # Of a deletion brokers hear at once: it may be over before the topic is no longer withheld.
+            if topic in withheld and not is_queued:
+                continue
+            replicas, online = assignment_of(tp).replicas, online_for(tp)
+            offline = () if online.issuperset(replicas) else tuple([b for b in replicas if b not in online])
+            leader, leader_epoch, epoch = leadership.leader, leadership.leader_epoch, leadership.partition_epoch
+            if is_queued:
+                leader, leader_epoch, epoch = LEADER_DURING_DELETE, LeaderEpoch(0), PartitionEpoch(0)
+            controller_epoch, isr = leadership.controller_epoch, leadership.isr
+            state = UpdateMetadataPartitionState(
+                partition, controller_epoch, leader, leader_epoch, isr, epoch, replicas, offline
+            )
+            states.setdefault(topic, []).append(state)
+        return states
 
     def _topic_id(self, topic: str, settings: "RequestSettings") -> TopicId | None:
         return self._view.topics.ids.get(topic) if settings.topic_ids else None
@@ -296,7 +308,7 @@ class ControlBatch:
 
 class RequestSettings(Struct, frozen=True):
     """How protocol version and listeners shape requests; the defaults are those of the latest version. `bytes_max`:
-    estimated size above which LeaderAndIsr and UpdateMetadata are divided by topic.
+    estimated size above which LeaderAndIsr and UpdateMetadata are divided by topic, StopReplica by replica.
     """
 
     inter_broker_listener: str = "PLAINTEXT"

@@ -154,7 +154,7 @@ def test_a_batch_that_cannot_be_sent_ends_the_controller_epoch_and_leaves_nothin
         world, c, active = await with_topic([1, 2])
         send = active.channels.send
 
-        def refuse(_broker: BrokerId, _request: Any) -> None:
+        def refuse(_broker: BrokerId, _request: Any, **_: Any) -> None:
             raise RuntimeError("no queueing today")
 
         active.channels.send = refuse
@@ -289,7 +289,7 @@ def test_what_brokers_are_sent_was_in_zookeeper_before_it_was_queued() -> None:
         world, c, active = await with_topic([1, 2, 3], [2, 3, 1])
         send, seen = active.channels.send, []
 
-        def check(broker: BrokerId, request: Any) -> None:
+        def check(broker: BrokerId, request: Any, **rest: Any) -> None:
             for topic in request.topic_states if isinstance(request, LeaderAndIsrRequest) else ():
                 for state in topic.partition_states:
                     partition = tp(f"{topic.topic_name}-{state.partition_index}")
@@ -302,7 +302,7 @@ def test_what_brokers_are_sent_was_in_zookeeper_before_it_was_queued() -> None:
                         sent_states = (state.leader, state.leader_epoch, state.isr, state.controller_epoch)
                         assert sent_states == (stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch)
                     seen.append(partition)
-            send(broker, request)
+            send(broker, request, **rest)
 
         active.channels.send = check
         await world.stop_broker(2)
