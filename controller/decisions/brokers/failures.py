@@ -42,7 +42,11 @@ class Failure(Struct, frozen=True):
 
 
 def errors_after(
-    before: Mapping[str, ErrorCode], request: ControlRequest, response: ControlResponse, *, is_further_part: bool = False
+    before: Mapping[str, ErrorCode],
+    request: ControlRequest,
+    response: ControlResponse,
+    *,
+    is_further_part: bool = False,
 ) -> Mapping[str, ErrorCode]:
     """Map the name of a request to the error that the broker answered it with, until it carries out the next of that
     kind. Not those that `refusals` knows more about.
