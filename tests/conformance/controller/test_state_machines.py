@@ -37,9 +37,9 @@ from tests.controllers.contexts import ids, leadership, tp
 from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 
-async def with_topic(*replicas: list[int]) -> tuple[World, RunningController, Any]:
+async def with_topic(*replicas: list[int], **settings: Any) -> tuple[World, RunningController, Any]:
     """Brokers 1 to 3 with topic t, nothing pending, and the active controller."""
-    world, c = await running_cluster(1, 2, 3)
+    world, c = await running_cluster(1, 2, 3, **settings)
     await world.create_topic("t", *replicas)
     for partition, of_partition in enumerate(replicas):
         await world.leads("t", partition, leader=of_partition[0])
@@ -279,6 +279,30 @@ def test_a_recovering_partition_stays_so_through_death_and_clean_election() -> N
         led = await world.leads("t", leader=1)
         assert (led.isr, led.leader_recovery_state, led.leader_epoch) == ((1,), RECOVERING, 6)
         await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-111", "RQ-13")
+def test_the_rest_of_a_divided_request_does_not_end_what_is_said_of_a_part_that_failed() -> None:
+    async def main() -> None:
+        _, c, active = await with_topic([1, 2], [2, 1], **{"inter.broker.protocol.version": "2.5"})
+        c.brokers.answers[BrokerId(1)] = ErrorCode.UNKNOWN_SERVER_ERROR
+        batch = active.new_batch()
+        # With a flag for the whole request they are divided.
+        batch.add_stop_replica(BrokerId(1), tp("t-0"), delete=True)
+        batch.add_stop_replica(BrokerId(1), tp("t-1"), delete=False)
+        active.send(batch)
+        await until(lambda: c.brokers.of(1, StopReplicaRequest), "the first part")
+        c.brokers.answers.clear()
+        await until(lambda: len(c.brokers.of(1, StopReplicaRequest)) == 2, "the second part")
+        await quiesce()
+        assert active.channels.states()[BrokerId(1)].errors == {"StopReplica": ErrorCode.UNKNOWN_SERVER_ERROR}
+        following = active.new_batch()
+        following.add_stop_replica(BrokerId(1), tp("t-1"), delete=False)
+        active.send(following)
+        await quiesce()
+        assert active.channels.states()[BrokerId(1)].errors == {}
 
     run_virtually(main)
 
