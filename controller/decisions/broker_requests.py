@@ -107,8 +107,9 @@ class ControlBatch:
         that still has replicas of a deleted topic of that name is not sent it before it has deleted them (D-99).
         """
         entry = self._entry(tp, leadership, assignment, is_new=is_new)
+        deletions = self._view.deletions
         for broker in brokers:
-            if broker < 0 or self._view.deletions.has_left_replicas(broker, tp.topic):
+            if broker < 0 or (deletions.left_replicas and deletions.has_left_replicas(broker, tp.topic)):
                 continue
             if broker in self._known:
                 self._leader_and_isr[broker] = {known.tp: known for known in self._known.pop(broker)}
