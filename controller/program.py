@@ -44,6 +44,7 @@ from controller.broker_clients import OpenedClient, ProcessSecurity, open_broker
 from controller.candidate_profile import candidate_profile
 from controller.config import ControllerConfig
 from controller.controller import Controller
+from controller.freed_memory import keep_large_blocks_apart
 from controller.node import ControllerNode
 from state_log.apis import state_log_apis
 from state_log.writer import open_state_change_log
@@ -58,6 +59,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     """
     if config.id < 0:
         raise ConfigError([f"id: {config.id}: a controller needs an id of its own"])
+    keep_large_blocks_apart()
     configure_diagnostics("controller", config.id, level=config.settings.log_level)
     descriptors = plan_descriptors(raise_limit())
     warn_if_low(descriptors)
