@@ -1,40 +1,15 @@
 """Opens the client for the kind of brokers that the configuration names: klamm's agents, or brokers of Apache Kafka."""
 
 from contextlib import AsyncExitStack
-from typing import NamedTuple
 
 from cluster.config.config import NodeConfig
 from cluster.metrics.registry import Metrics
-from cluster.model.broker import Broker, Endpoint
-from cluster.process.tls import ProcessTls
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
-from cluster.rpc.authentication import Authentication
 from cluster.rpc.process_servers import channel_security
-from cluster.rpc.rights import KnownRules
 from cluster.zookeeper.port import ZooKeeper
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
-from controller.ports import BrokerClient
-
-
-class ProcessSecurity(NamedTuple):
-    """The keys and certificates of a process, what authenticates its users, and the rules of its authorizer, None
-    without.
-    """
-
-    tls: ProcessTls
-    authentication: Authentication
-    rules: KnownRules | None
-
-
-class OpenedClient(NamedTuple):
-    """`as_broker`: what the controller registers as a broker; None: nothing. `advertised`: its Kafka listeners, as
-    brokers and clients are told.
-    """
-
-    client: BrokerClient
-    as_broker: Broker | None = None
-    advertised: tuple[Endpoint, ...] = ()
+from controller.opened_clients import OpenedClient, ProcessSecurity
 
 
 async def open_broker_client(

@@ -40,8 +40,8 @@ from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.server import serve_kafka
 from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER, KafkaServices, LongRequests
-from controller.broker_clients import OpenedClient, ProcessSecurity
 from controller.freed_memory import FreedMemory
+from controller.opened_clients import OpenedClient, ProcessSecurity
 
 _log = structlog.stdlib.get_logger()
 

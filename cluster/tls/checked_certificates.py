@@ -13,16 +13,16 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from cluster.model.errors import ConfigError
-from cluster.tls.material import Material, OwnCertificate, shown_time
 from cluster.tls.names import distinguished_name
+from cluster.tls.own_certificate import OwnCertificate, shown_time
 from cluster.tls.secret import Secret
 from cluster.tls.settings import TlsSettings
 from cluster.tls.stores import KeyStore, read_keystore, read_truststore
 
 
-def read_material(settings: TlsSettings, now: datetime | None = None) -> Material:
-    """Read and check what the settings name, which do not contradict each other. Raises ConfigError with a line for
-    each fault.
+def read_material(settings: TlsSettings, now: datetime | None = None) -> tuple[OwnCertificate | None, bytes | None]:
+    """Read and check what the settings name, which do not contradict each other: what this end shows, and the
+    certificates of authorities in PEM form. Raises ConfigError with a line for each fault.
     """
     errors: list[str] = []
     own, roots = None, None
@@ -38,7 +38,7 @@ def read_material(settings: TlsSettings, now: datetime | None = None) -> Materia
             errors += error.errors
     if errors:
         raise ConfigError(errors)
-    return Material(own, roots)
+    return own, roots
 
 
 def _own(store: KeyStore, settings: TlsSettings, now: datetime) -> OwnCertificate:

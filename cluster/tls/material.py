@@ -3,32 +3,12 @@
 Libraries take them as PEM in memory, so encrypted keys and PKCS12 stores are the same to all.
 """
 
-import time
 from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from cluster.tls.secret import Secret
+from cluster.tls.own_certificate import OwnCertificate, shown_time
 from cluster.tls.settings import TlsSettings, require_consistent
-
-
-class OwnCertificate(Struct, frozen=True):
-    """A private key in PEM form, not encrypted, with its certificates, that of the key first.
-
-    `not_before`, `not_after`: from when on all of them are valid, and when the first expires, in seconds since 1970.
-    """
-
-    key: Secret
-    chain: bytes
-    subject: str
-    issuer: str
-    serial: int
-    not_after: float
-    not_before: float = 0.0
-
-    @property
-    def is_expired(self) -> bool:
-        return self.not_after < time.time()
 
 
 class Material(Struct, frozen=True):
@@ -48,7 +28,7 @@ def load_material(settings: TlsSettings, now: datetime | None = None) -> Materia
         return Material()
     from cluster.tls.checked_certificates import read_material  # noqa: PLC0415 - cryptography takes 8 MiB of memory.
 
-    return read_material(settings, now)
+    return Material(*read_material(settings, now))
 
 
 def why_refused(own: OwnCertificate | None, setting: str) -> str:
@@ -61,8 +41,3 @@ def why_refused(own: OwnCertificate | None, setting: str) -> str:
         expired = shown_time(datetime.fromtimestamp(own.not_after, UTC))
         return f"the certificate of this side, {own.subject}, expired at {expired}"
     return f"perhaps it does not trust the certificate of this side, {own.subject}, issued by {own.issuer}"
-
-
-def shown_time(moment: datetime) -> str:
-    """Write a time as messages have it."""
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
