@@ -216,9 +216,12 @@ class ActiveController:
 
     def send(self, batch: ControlBatch) -> None:
         """Build the requests of a batch and queue each for its broker. Raises UnsentDecisionsError."""
+        before: tuple[BrokerId, type] | None = None
         try:
             for broker, request in batch.requests(self.config.id, self.config.request_settings, (self.request_cause,)):
-                self.channels.send(broker, request)
+                sent = broker, type(request)
+                self.channels.send(broker, request, is_further_part=sent == before)
+                before = sent
         except Exception as error:
             raise UnsentDecisionsError(f"requests to brokers could not be made: {error!r}") from error
 

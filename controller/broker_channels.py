@@ -38,6 +38,7 @@ class _Queued(Struct, frozen=True):
     request: ControlRequest
     since: float
     of_failover: bool
+    is_further_part: bool
 
 
 class _Channel:
@@ -63,11 +64,12 @@ class _Channel:
     def state(self, now: float) -> ChannelState:
         return ChannelState(self.refusals, self.silent_s(now), self.failure, self.errors)
 
-    def take(self, request: ControlRequest, response: ControlResponse) -> None:
+    def take(self, queued: _Queued, response: ControlResponse) -> None:
         """Remember what the response says of the broker."""
+        request = queued.request
         self.sending_since = self.failure = None
         self.refusals = refusals_after(self.refusals, request, response)
-        self.errors = errors_after(self.errors, request, response)
+        self.errors = errors_after(self.errors, request, response, is_further_part=queued.is_further_part)
 
     def answer(self) -> None:
         """Count one more response and complete its waiters."""
@@ -142,7 +144,7 @@ class BrokerChannels:
             self.remove(broker)
         self._registry.remove(*_UNANSWERED)
 
-    def send(self, broker: BrokerId, request: ControlRequest) -> None:
+    def send(self, broker: BrokerId, request: ControlRequest, *, is_further_part: bool = False) -> None:
         """Queue a request; logged and dropped if the broker has no channel (RQ-36)."""
         channel = self._channels.get(broker)
         if channel is None:
@@ -150,7 +152,7 @@ class BrokerChannels:
                 "Dropped a request to a broker without a channel", broker=broker, request=type(request).__name__
             )
             return
-        channel.queue.put_nowait(_Queued(request, _now(), self._timings.request_queued()))
+        channel.queue.put_nowait(_Queued(request, _now(), self._timings.request_queued(), is_further_part))
         channel.queued += 1
         channel.size.inc()
         self._total.inc()
@@ -193,7 +195,7 @@ class BrokerChannels:
                 channel.queue_time.update_ms((_now() - queued.since) * 1000)
                 channel.sending_since = _now()
                 response = await self._deliver(channel, queued.request)
-                channel.take(queued.request, response)
+                channel.take(queued, response)
                 if queued.of_failover:
                     self._timings.request_answered(_now())
                 channel.answer()

@@ -354,6 +354,8 @@ _OF_PARTITIONS: Final[Mapping[type, str]] = {
     LeadershipsWritten: "leaderships",
     PartitionsMoved: "targets",
     ReplicasMoved: "partitions",
+    ReassignmentsWritten: "assignments",
+    ReassignmentsCompleted: "assignments",
 }
 """Kinds whose partitions are changed and recorded each for itself -> the field that has them."""
 

@@ -81,10 +81,13 @@ _written = lru_cache(maxsize=256)(Written)
 
 
 class _Pending(NamedTuple):
-    """A unit in progress. `doubtful`: an earlier attempt may have been applied, as its response was lost."""
+    """A unit in progress, of about `size` bytes. `doubtful`: an earlier attempt may have been applied, as its response
+    was lost.
+    """
 
     slot: int
     ops: Unit
+    size: int
     doubtful: bool
 
 
@@ -209,7 +212,10 @@ class FencedWriter:
 
 def bytes_of(ops: Unit) -> int:
     """Approximate size of the operations on the wire, in bytes."""
-    return sum(len(op.path) + len(getattr(op, "data", b"")) for op in ops)
+    size = 0
+    for op in ops:
+        size += len(op.path) + (len(op.data) if isinstance(op, SetData | Create) else 0)
+    return size
 
 
 def _numbered(units: Iterable[Unit], outcomes: list[Outcome | None]) -> Iterator[_Pending]:
@@ -218,20 +224,19 @@ def _numbered(units: Iterable[Unit], outcomes: list[Outcome | None]) -> Iterator
         size = bytes_of(ops)
         outcomes.append(TooLarge(size) if size > MAX_UNIT_BYTES else None)
         if outcomes[slot] is None:
-            yield _Pending(slot, ops, False)
+            yield _Pending(slot, ops, size, False)
 
 
 def _pack(pending: Iterator[_Pending]) -> Iterator[list[_Pending]]:
     chunk: list[_Pending] = []
     ops = size = 0
     for item in pending:
-        item_size = bytes_of(item.ops)
-        if chunk and (ops + len(item.ops) > MAX_OPS or size + item_size > MAX_BYTES):
+        if chunk and (ops + len(item.ops) > MAX_OPS or size + item.size > MAX_BYTES):
             yield chunk
             chunk, ops, size = [], 0, 0
         chunk.append(item)
         ops += len(item.ops)
-        size += item_size
+        size += item.size
     if chunk:
         yield chunk
 

@@ -53,8 +53,10 @@ class RequestChannels(Protocol):
     def stop(self) -> None:
         """Remove every channel."""
 
-    def send(self, broker: BrokerId, request: ControlRequest) -> None:
-        """Queue a request; dropped if there is no channel."""
+    def send(self, broker: BrokerId, request: ControlRequest, *, is_further_part: bool = False) -> None:
+        """Queue a request; dropped if there is no channel. `is_further_part`: a too large one was divided, and the
+        part before was queued just now.
+        """
 
     def delivered(self, broker: BrokerId) -> "Future[bool]":
         """True once the broker responded to every request queued for it now; False if its channel is removed before."""

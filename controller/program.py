@@ -40,11 +40,13 @@ from cluster.rpc.rights import guarded
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.registrations import registered_endpoints
 from controller.adapters.grpc_server import serve_controller
-from controller.broker_clients import OpenedClient, ProcessSecurity, open_broker_client
+from controller.broker_clients import open_broker_client
 from controller.candidate_profile import candidate_profile
 from controller.config import ControllerConfig
 from controller.controller import Controller
+from controller.freed_memory import keep_large_blocks_apart
 from controller.node import ControllerNode
+from controller.opened_clients import OpenedClient, ProcessSecurity
 from state_log.apis import state_log_apis
 from state_log.writer import open_state_change_log
 
@@ -58,6 +60,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     """
     if config.id < 0:
         raise ConfigError([f"id: {config.id}: a controller needs an id of its own"])
+    keep_large_blocks_apart()
     configure_diagnostics("controller", config.id, level=config.settings.log_level)
     descriptors = plan_descriptors(raise_limit())
     warn_if_low(descriptors)

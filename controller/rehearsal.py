@@ -100,7 +100,7 @@ class _Channels:
     def stop(self) -> None:
         self._brokers.clear()
 
-    def send(self, broker: BrokerId, request: ControlRequest) -> None:
+    def send(self, broker: BrokerId, request: ControlRequest, *, is_further_part: bool = False) -> None:
         if broker in self._brokers:
             self.sent.append((broker, request))
             self._on_answer(broker, request)

@@ -49,8 +49,9 @@ def state_changes(
         if call is not None:
             rest.update(request_id=call.request_id or None, principal=call.principal or None, peer=call.peer or None)
         topic_id = None if topic is None else ids.get(topic)
-        rest.update(topic=topic, topic_id=topic_id, partition=partition)
-        return StateChange(kind=kind, cause=cause, controller_epoch=epoch, **rest)
+        return StateChange(
+            kind=kind, cause=cause, controller_epoch=epoch, topic=topic, topic_id=topic_id, partition=partition, **rest
+        )
 
     return make(change, context, record)
 
@@ -113,7 +114,7 @@ def _assignments(
 
 
 def _elected(change: changes.LeadersElected, context: ControllerContext, record: _Record) -> list[StateChange]:
-    online = PartitionState.ONLINE.value
+    online, is_usual = PartitionState.ONLINE.value, _is_usual(context)
     return [
         record(
             Kind.PARTITION,
@@ -126,13 +127,14 @@ def _elected(change: changes.LeadersElected, context: ControllerContext, record:
             leader_epoch=leadership.leader_epoch,
             partition_epoch=leadership.partition_epoch,
             isr=leadership.isr,
-            inputs=_inputs(context, tp, change.unclean.get(tp)),
+            inputs=None if is_usual and not change.unclean else _inputs(context, tp, change.unclean.get(tp)),
         )
         for tp, leadership in change.leaderships.items()
     ]
 
 
 def _written(change: changes.LeadershipsWritten, context: ControllerContext, record: _Record) -> list[StateChange]:
+    is_usual = _is_usual(context)
     return [
         record(
             Kind.ISR,
@@ -144,7 +146,7 @@ def _written(change: changes.LeadershipsWritten, context: ControllerContext, rec
             leader_epoch=leadership.leader_epoch,
             partition_epoch=leadership.partition_epoch,
             isr=leadership.isr,
-            inputs=_inputs(context, tp),
+            inputs=None if is_usual else _inputs(context, tp),
         )
         for tp, leadership in change.leaderships.items()
     ]
@@ -153,9 +155,6 @@ def _written(change: changes.LeadershipsWritten, context: ControllerContext, rec
 def _inputs(context: ControllerContext, tp: TopicPartition, unclean: str | None = None) -> DecisionInputs | None:
     """The inputs of a decision about a partition that are unusual, and in no other record; None for none."""
     brokers, damage = context.brokers, context.damage
-    is_usual = not (brokers.offline_directories or context.deletions.brokers_with_left_replicas or damage.reports)
-    if is_usual and not damage.awaited_reports and unclean is None:
-        return None
     known = context.leaderships.known.get(tp)
     replicas = dict.fromkeys((*context.topics.assignment(tp).replicas, *(() if known is None else known.isr)))
     there = brokers.online_for(tp, include_shutting_down=True)
@@ -166,6 +165,13 @@ def _inputs(context: ControllerContext, tp: TopicPartition, unclean: str | None 
         unclean=unclean,
     )
     return None if inputs == _USUAL else inputs
+
+
+def _is_usual(context: ControllerContext) -> bool:
+    """Whether the inputs of decisions are in other records, of whatever partition."""
+    brokers, damage = context.brokers, context.damage
+    left = context.deletions.brokers_with_left_replicas
+    return not (brokers.offline_directories or left or damage.reports or damage.awaited_reports)
 
 
 _USUAL: Final = DecisionInputs()

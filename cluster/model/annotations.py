@@ -20,6 +20,9 @@ class Mark(Enum):
     SHARED = auto()
     """The items of the list are in requests to several peers: their bytes are made once, and kept as long as the items,
     whose type supports weak references."""
+    JOINED = auto()
+    """The list has so many items, of numbers, that each is made of the bytes of its fields, without a message object.
+    To keep its bytes for the few peers that get the same would take more memory than the item, and as much time."""
     CHECKED_BY_ITS_READER = auto()
     """The field has no bound: a malformed value is ignored, and never fails its request."""
 

@@ -1,6 +1,7 @@
 """Control requests from the controller to brokers. Source: Kafka's control requests.
 
-Lists marked SHARED have items that are in several requests: the codec caches their bytes as long as they exist.
+Lists marked SHARED have items that are in the requests to all brokers: the codec caches their bytes as long as they
+exist.
 """
 
 from typing import Annotated, assert_never
@@ -71,7 +72,7 @@ class LeaderAndIsrPartitionState(Struct, frozen=True, weakref=True):
 class LeaderAndIsrTopicState(Struct, frozen=True):
     topic_name: TopicName
     topic_id: TopicId | None
-    partition_states: Annotated[tuple[LeaderAndIsrPartitionState, ...], Mark.SHARED]
+    partition_states: Annotated[tuple[LeaderAndIsrPartitionState, ...], Mark.JOINED]
 
 
 class LiveLeader(Struct, frozen=True):
@@ -150,6 +151,7 @@ class StopReplicaResponse(Struct, frozen=True):
     state_log_head: WitnessedHead = None
 
 
+# Not tracked by the cyclic garbage collector: of numbers and tuples of numbers no cycle can be made.
 class UpdateMetadataPartitionState(Struct, frozen=True, gc=False):
     partition_index: PartitionIndex
     controller_epoch: ControllerEpoch

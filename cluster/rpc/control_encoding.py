@@ -1,9 +1,9 @@
 """Encodes messages that share parts: the items of a field with `Mark.SHARED` are encoded once for all messages.
 
 On the wire an element of a repeated message field is its tag, its length and its bytes, and concatenated messages
-merge. So a partition state can be encoded once, cached as long as a queued request carries it, and copied into the
-requests of all brokers that host the partition. Lists with shared items come after all other fields. The items of a
-list that comes last are encoded one by one too, by `cluster.rpc.number_encoding` where they are numbers.
+merge. So the state of a topic can be encoded once, cached as long as a queued request carries it, and copied into the
+requests of all brokers. Lists with shared items, and those with `Mark.JOINED`, come after all other fields. The items
+of a list that comes last are encoded one by one too, by `cluster.rpc.number_encoding` where they are numbers.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ PARTS: Final[list[EncodedParts[Any]]] = []
 
 
 def is_sharing(struct: type[Struct]) -> bool:
-    """Whether the items of a list are shared, in the type or in the items of its lists."""
+    """Whether the items of a list are shared or joined, in the type or in the items of its lists."""
     return any(map(_is_shared, sent_fields(struct)))
 
 
@@ -51,8 +51,8 @@ def sharing_encoder(struct: type[Struct], message_class: type[Message]) -> Encod
 
 
 def _is_shared(field: AnnotatedField) -> bool:
-    struct = field.annotation.struct
-    return struct is not None and (Mark.SHARED in field.annotation.marks or is_sharing(struct))
+    struct, marks = field.annotation.struct, field.annotation.marks
+    return struct is not None and (Mark.SHARED in marks or Mark.JOINED in marks or is_sharing(struct))
 
 
 def _is_last_list(field: AnnotatedField, wire: Any) -> bool:

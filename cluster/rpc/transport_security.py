@@ -15,7 +15,6 @@ from cluster.model.broker import Endpoint
 from cluster.requests.context import PeerCertificate
 from cluster.tls.live import ListenerTls, LiveMaterial
 from cluster.tls.material import Material, why_refused
-from cluster.tls.names import subject_of
 
 _WITH_TLS = frozenset({"SSL", "SASL_SSL"})
 
@@ -57,6 +56,8 @@ def peer_certificate(
     subject = next(iter(authenticated.get("x509_subject", ())), None)
     if subject is None:
         return None
+    from cluster.tls.names import subject_of  # noqa: PLC0415 - cryptography takes 8 MiB of memory; only TLS needs it.
+
     pem = next(iter(authenticated.get("x509_pem_cert", ())), None)
     name = subject.decode(errors="replace") if pem is None else subject_of(pem)
     uris = tuple(uri.decode(errors="replace") for uri in authenticated.get("peer_uri", ()))

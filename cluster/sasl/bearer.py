@@ -7,15 +7,17 @@ Source: RFC 7628, RFC 7519, RFC 8725; Kafka OAuthBearerSaslServer, KIP-768.
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import jwt
 import msgspec
 from msgspec import Struct
 
 from cluster.model.errors import DECODE_ERRORS, ConfigError
 from cluster.model.printable import printable
 from cluster.sasl.mechanisms import OAUTHBEARER, USER_LENGTH_MAX, AuthenticationFailedError, SaslStep, text_of
+
+if TYPE_CHECKING:
+    import jwt
 
 TOKEN_BYTES_MAX: Final = 16_384
 _ALGORITHMS: Final = frozenset(
@@ -29,7 +31,7 @@ _BEARER: Final = "auth=bearer "
 _HEADER: Final = re.compile(r"n,(?:a=(?P<user>(?:[^=,]|=2C|=3D)+))?,", re.DOTALL)
 """Of GS2 (RFC 5801): no channel binding, and perhaps for whom the client asks to act."""
 
-Keys = Mapping[str, jwt.PyJWK]
+Keys = Mapping[str, "jwt.PyJWK"]
 """By key id."""
 
 
@@ -61,7 +63,9 @@ def parse_keys(name: str, content: bytes) -> Keys:
     return found
 
 
-def _key(described: dict[str, Any]) -> jwt.PyJWK:
+def _key(described: dict[str, Any]) -> "jwt.PyJWK":
+    import jwt  # noqa: PLC0415 - it loads cryptography, of 8 MiB of memory, which only TLS and tokens need.
+
     if "d" in described or described.get("kty") == "oct":
         raise ConfigError(["is secret; a server needs public keys only"])
     try:
@@ -107,6 +111,8 @@ class BearerServerExchange:
 
     def _verified(self, token: str) -> tuple[dict[str, Any], float]:
         """The claims of a token, and until when it is valid, in seconds since 1970."""
+        import jwt  # noqa: PLC0415 - as above.
+
         rules = self._rules
         try:
             header = jwt.get_unverified_header(token)

@@ -8,7 +8,8 @@ from tempfile import NamedTemporaryFile
 from typing import Final
 
 from cluster.model.errors import ConfigError
-from cluster.tls.material import Material, OwnCertificate, load_material
+from cluster.tls.material import Material, load_material
+from cluster.tls.own_certificate import OwnCertificate
 from cluster.tls.settings import PROTOCOLS, TlsSettings, contradictions
 
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}

@@ -3,40 +3,12 @@
 Libraries take them as PEM in memory, so encrypted keys and PKCS12 stores are the same to all.
 """
 
-import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from msgspec import Struct
 
-from cluster.model.errors import ConfigError
-from cluster.tls.names import distinguished_name
-from cluster.tls.secret import Secret
+from cluster.tls.own_certificate import OwnCertificate, shown_time
 from cluster.tls.settings import TlsSettings, require_consistent
-from cluster.tls.stores import KeyStore, read_keystore, read_truststore
-
-
-class OwnCertificate(Struct, frozen=True):
-    """A private key in PEM form, not encrypted, with its certificates, that of the key first.
-
-    `not_before`, `not_after`: from when on all of them are valid, and when the first expires, in seconds since 1970.
-    """
-
-    key: Secret
-    chain: bytes
-    subject: str
-    issuer: str
-    serial: int
-    not_after: float
-    not_before: float = 0.0
-
-    @property
-    def is_expired(self) -> bool:
-        return self.not_after < time.time()
 
 
 class Material(Struct, frozen=True):
@@ -52,21 +24,11 @@ class Material(Struct, frozen=True):
 def load_material(settings: TlsSettings, now: datetime | None = None) -> Material:
     """Read and check what the settings name. Raises ConfigError with a line for each fault."""
     require_consistent(settings)
-    errors: list[str] = []
-    own, roots = None, None
-    if settings.has_keystore:
-        try:
-            own = _own(read_keystore(settings), settings, datetime.now(UTC) if now is None else now)
-        except ConfigError as error:
-            errors += error.errors
-    if settings.has_truststore:
-        try:
-            roots = b"".join(one.public_bytes(Encoding.PEM) for one in read_truststore(settings))
-        except ConfigError as error:
-            errors += error.errors
-    if errors:
-        raise ConfigError(errors)
-    return Material(own, roots)
+    if not settings.has_keystore and not settings.has_truststore:
+        return Material()
+    from cluster.tls.checked_certificates import read_material  # noqa: PLC0415 - cryptography takes 8 MiB of memory.
+
+    return Material(*read_material(settings, now))
 
 
 def why_refused(own: OwnCertificate | None, setting: str) -> str:
@@ -76,57 +38,6 @@ def why_refused(own: OwnCertificate | None, setting: str) -> str:
     if own is None:
         return f"this side shows no certificate ({setting}), and perhaps it demands one"
     if own.is_expired:
-        expired = _time(datetime.fromtimestamp(own.not_after, UTC))
+        expired = shown_time(datetime.fromtimestamp(own.not_after, UTC))
         return f"the certificate of this side, {own.subject}, expired at {expired}"
     return f"perhaps it does not trust the certificate of this side, {own.subject}, issued by {own.issuer}"
-
-
-def _own(store: KeyStore, settings: TlsSettings, now: datetime) -> OwnCertificate:
-    location = settings.keystore_location
-    name = settings.key("keystore_key") if location is None else f"{settings.key('keystore_location')}: {location}"
-    if wrong := [f"{name}: {line}" for line in _faults(store, now)]:
-        raise ConfigError(wrong)
-    key: Any = store.key
-    leaf = store.chain[0]
-    return OwnCertificate(
-        key=Secret(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()),
-        chain=b"".join(one.public_bytes(Encoding.PEM) for one in store.chain),
-        subject=distinguished_name(leaf.subject),
-        issuer=distinguished_name(leaf.issuer),
-        serial=leaf.serial_number,
-        not_after=min(one.not_valid_after_utc for one in store.chain).timestamp(),
-        not_before=max(one.not_valid_before_utc for one in store.chain).timestamp(),
-    )
-
-
-def _faults(store: KeyStore, now: datetime) -> Iterator[str]:
-    """Say why a peer would refuse this."""
-    key: Any = store.key
-    if _public(key.public_key()) != _public(store.chain[0].public_key()):
-        yield f"the private key does not belong to the certificate of {_named(store.chain[0])}, which must come first"
-    for lower, upper in zip(store.chain, store.chain[1:], strict=False):
-        try:
-            lower.verify_directly_issued_by(upper)
-        except (ValueError, TypeError, InvalidSignature):
-            yield f"the certificate of {_named(lower)} was not issued by the next one in the chain, {_named(upper)}"
-    for one in store.chain:
-        if now > one.not_valid_after_utc:
-            yield f"the certificate of {_named(one)} expired at {_time(one.not_valid_after_utc)}"
-        if now < one.not_valid_before_utc:
-            yield (
-                f"the certificate of {_named(one)} is not valid before {_time(one.not_valid_before_utc)}; if that has "
-                "passed, the clock of this machine is wrong"
-            )
-
-
-def _public(key: Any) -> bytes:
-    encoded: bytes = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return encoded
-
-
-def _named(certificate: x509.Certificate) -> str:
-    return distinguished_name(certificate.subject) or f"serial number {certificate.serial_number:x}"
-
-
-def _time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -327,9 +327,11 @@ class SetWatches2(Request):
 
 
 def _encode_operation(op: Op, chroot: str, sets_acl: bool) -> tuple[bytes, ...]:
+    if isinstance(op, SetData):
+        # Nearly all, when states of partitions are written.
+        encoded, pack = (chroot + op.path).encode(), _INT.pack
+        return (_HEADERS[SET_DATA], pack(len(encoded)), encoded, pack(len(op.data) or -1), op.data, pack(op.version))
     match op:
-        case SetData(path=path, data=data, version=version):
-            return (_HEADERS[SET_DATA], _string(chroot + path), _buffer(data), _INT.pack(version))
         case Check(path=path, version=version):
             return (_HEADERS[CHECK], _string(chroot + path), _INT.pack(version))
         case Create(path=path, data=data, ephemeral=ephemeral, sequential=sequential):

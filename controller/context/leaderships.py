@@ -75,6 +75,9 @@ class LeadershipControl:
             else:
                 known[tp] = leadership
             assignment = self._topics.assignment(tp)
+            if _is_led_as_preferred(assignment, leadership) and (old is None or old.leader == leadership.leader):
+                # Nearly all partitions: neither was counted before, nor is now.
+                continue
             self._count_imbalance(tp, assignment, old, -1)
             self._count_imbalance(tp, assignment, leadership, +1)
 

@@ -54,25 +54,7 @@ async def activate(active: ActiveController, standby: WarmStandby) -> None:
     """
     clock = asyncio.get_running_loop()
     timings = active.timings
-    registered = await _load_brokers(active)
-    # Listed before the states are read: one that comes in between announces a state that may have been read too early,
-    # and is left to its watch; listed afterwards, it would be deleted unread.
-    notifications = [
-        *await active.store.list_paths(LOG_DIR_EVENT_NOTIFICATION),
-        *await active.store.list_paths(ISR_CHANGE_NOTIFICATION),
-    ]
-    topics, states = await _load_partitions(active, standby)
-    _check_epoch(active, states)
-    await set_up_features(active)
-    # What they announce was read after they were listed; those that came later are events.
-    await active.store.delete_znodes(notifications)
-    topics = await replace_controllers(active, topics)
-    record_assignments(active, topics, states)
-    active.commit(LeadershipsRead(states))
-    await record_ids(active, topics)
-    for candidate in registered:
-        active.channels.add(candidate.broker)
-    active.commit(ControllerActivated(active.config.id, active.config.governs_kafka, timings.vacant_ms(clock.time())))
+    await _load(active, standby)
     await take_over_left_replicas(active)
     await initialise_deletions(active)
     await keep_undeleted_replicas(active)
@@ -103,6 +85,36 @@ async def activate(active: ActiveController, standby: WarmStandby) -> None:
         partitions=len(context.leaderships.known),
         offline_partitions=context.leaderships.offline_partition_count,
         **timings.as_fields(),
+    )
+
+
+async def _load(active: ActiveController, standby: WarmStandby) -> None:
+    """Load brokers and partitions into the context, and open the channels.
+
+    What was read, some hundred bytes for each partition, is released before anything is sent.
+    """
+    registered = await _load_brokers(active)
+    # Listed before the states are read: one that comes in between announces a state that may have been read too early,
+    # and is left to its watch; listed afterwards, it would be deleted unread.
+    notifications = [
+        *await active.store.list_paths(LOG_DIR_EVENT_NOTIFICATION),
+        *await active.store.list_paths(ISR_CHANGE_NOTIFICATION),
+    ]
+    topics, states = await _load_partitions(active, standby)
+    _check_epoch(active, states)
+    await set_up_features(active)
+    # What they announce was read after they were listed; those that came later are events.
+    await active.store.delete_znodes(notifications)
+    topics = await replace_controllers(active, topics)
+    record_assignments(active, topics, states)
+    active.commit(LeadershipsRead(states))
+    await record_ids(active, topics)
+    for candidate in registered:
+        active.channels.add(candidate.broker)
+    active.commit(
+        ControllerActivated(
+            active.config.id, active.config.governs_kafka, active.timings.vacant_ms(asyncio.get_running_loop().time())
+        )
     )
 
 

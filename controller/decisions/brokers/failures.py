@@ -42,10 +42,16 @@ class Failure(Struct, frozen=True):
 
 
 def errors_after(
-    before: Mapping[str, ErrorCode], request: ControlRequest, response: ControlResponse
+    before: Mapping[str, ErrorCode],
+    request: ControlRequest,
+    response: ControlResponse,
+    *,
+    is_further_part: bool = False,
 ) -> Mapping[str, ErrorCode]:
     """Map the name of a request to the error that the broker answered it with, until it carries out the next of that
     kind. Not those that `refusals` knows more about.
+
+    `is_further_part`: of a request that was divided; that the broker carries it out says nothing of the parts before.
     """
     name, code = type(request).__name__.removesuffix("Request"), response.error_code
     is_known = code is ErrorCode.STALE_CONTROLLER_EPOCH or (
@@ -53,7 +59,9 @@ def errors_after(
     )
     if code is not ErrorCode.NONE and not is_known:
         return {**before, name: code}
-    return {kind: error for kind, error in before.items() if kind != name} if name in before else before
+    if name not in before or is_further_part:
+        return before
+    return {kind: error for kind, error in before.items() if kind != name}
 
 
 def failure_findings(

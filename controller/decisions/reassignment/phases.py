@@ -267,6 +267,9 @@ def stray_replicas(view: ContextView) -> dict[BrokerId, list[TopicPartition]]:
     found: list[tuple[TopicPartition, list[BrokerId]]] = []
     for tp, leadership in view.leaderships.known.items():
         replicas = view.topics.assignment(tp).replicas
+        if leadership.isr == replicas:
+            # Nearly all partitions, of which a failover looks at each.
+            continue
         strays = [b for b in leadership.isr if b not in replicas]
         if strays and _joined_last(strays, leadership.isr) and tp.topic not in view.deletions.queued:
             found.append((tp, strays))

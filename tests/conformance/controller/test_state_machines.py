@@ -37,9 +37,9 @@ from tests.controllers.contexts import ids, leadership, tp
 from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 
-async def with_topic(*replicas: list[int]) -> tuple[World, RunningController, Any]:
+async def with_topic(*replicas: list[int], **settings: Any) -> tuple[World, RunningController, Any]:
     """Brokers 1 to 3 with topic t, nothing pending, and the active controller."""
-    world, c = await running_cluster(1, 2, 3)
+    world, c = await running_cluster(1, 2, 3, **settings)
     await world.create_topic("t", *replicas)
     for partition, of_partition in enumerate(replicas):
         await world.leads("t", partition, leader=of_partition[0])
@@ -154,7 +154,7 @@ def test_a_batch_that_cannot_be_sent_ends_the_controller_epoch_and_leaves_nothin
         world, c, active = await with_topic([1, 2])
         send = active.channels.send
 
-        def refuse(_broker: BrokerId, _request: Any) -> None:
+        def refuse(_broker: BrokerId, _request: Any, **_: Any) -> None:
             raise RuntimeError("no queueing today")
 
         active.channels.send = refuse
@@ -283,13 +283,37 @@ def test_a_recovering_partition_stays_so_through_death_and_clean_election() -> N
     run_virtually(main)
 
 
+@pytest.mark.rule("D-111", "RQ-13")
+def test_the_rest_of_a_divided_request_does_not_end_what_is_said_of_a_part_that_failed() -> None:
+    async def main() -> None:
+        _, c, active = await with_topic([1, 2], [2, 1], **{"inter.broker.protocol.version": "2.5"})
+        c.brokers.answers[BrokerId(1)] = ErrorCode.UNKNOWN_SERVER_ERROR
+        batch = active.new_batch()
+        # With a flag for the whole request they are divided.
+        batch.add_stop_replica(BrokerId(1), tp("t-0"), delete=True)
+        batch.add_stop_replica(BrokerId(1), tp("t-1"), delete=False)
+        active.send(batch)
+        await until(lambda: c.brokers.of(1, StopReplicaRequest), "the first part")
+        c.brokers.answers.clear()
+        await until(lambda: len(c.brokers.of(1, StopReplicaRequest)) == 2, "the second part")
+        await quiesce()
+        assert active.channels.states()[BrokerId(1)].errors == {"StopReplica": ErrorCode.UNKNOWN_SERVER_ERROR}
+        following = active.new_batch()
+        following.add_stop_replica(BrokerId(1), tp("t-1"), delete=False)
+        active.send(following)
+        await quiesce()
+        assert active.channels.states()[BrokerId(1)].errors == {}
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("INV-7", "INV-2", "INV-3")
 def test_what_brokers_are_sent_was_in_zookeeper_before_it_was_queued() -> None:
     async def main() -> None:
         world, c, active = await with_topic([1, 2, 3], [2, 3, 1])
         send, seen = active.channels.send, []
 
-        def check(broker: BrokerId, request: Any) -> None:
+        def check(broker: BrokerId, request: Any, **rest: Any) -> None:
             for topic in request.topic_states if isinstance(request, LeaderAndIsrRequest) else ():
                 for state in topic.partition_states:
                     partition = tp(f"{topic.topic_name}-{state.partition_index}")
@@ -302,7 +326,7 @@ def test_what_brokers_are_sent_was_in_zookeeper_before_it_was_queued() -> None:
                         sent_states = (state.leader, state.leader_epoch, state.isr, state.controller_epoch)
                         assert sent_states == (stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch)
                     seen.append(partition)
-            send(broker, request)
+            send(broker, request, **rest)
 
         active.channels.send = check
         await world.stop_broker(2)

@@ -240,6 +240,37 @@ def test_requests_that_would_be_too_large_are_divided_by_topic_in_their_order() 
     assert kinds == sorted(kinds, key=[LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest].index)
 
 
+@pytest.mark.rule("RQ-10", "RQ-12", "RQ-13")
+@pytest.mark.parametrize("has_flag_per_partition", [True, False])
+def test_a_stop_replica_that_would_be_too_large_is_divided_in_its_order(has_flag_per_partition: bool) -> None:
+    names = ("t-0", "t-1", "u-0", "v-0", "v-1")
+    view = context([1, 2], {name: [1, 2] for name in names}, {name: leadership(1, [1, 2]) for name in names})
+    batch = ControlBatch(view)
+    for name in names:
+        batch.add_stop_replica(BrokerId(2), tp(name), delete=name != "u-0")
+    version: Any = {"stop_replica_flag_per_partition": has_flag_per_partition}
+    whole = [r for _, r in send(batch, **version) if isinstance(r, StopReplicaRequest)]
+    divided = [r for _, r in send(batch, bytes_max=150, **version) if isinstance(r, StopReplicaRequest)]
+    assert [len(part.partition_states) for part in divided] == [2, 2, 1]
+    assert [s for part in divided for s in part.partition_states] == [s for r in whole for s in r.partition_states]
+    assert all(replace(part, partition_states=()) == replace(whole[0], partition_states=()) for part in divided)
+
+
+def test_brokers_that_were_sent_what_is_known_are_sent_later_changes_in_its_place() -> None:
+    names = ("t-0", "t-1", "u-0")
+    view = context([1, 2], {name: [1, 2] for name in names}, {name: leadership(1, [1, 2]) for name in names})
+    batch = ControlBatch(view)
+    batch.add_known_leader_and_isr({broker: [tp(name) for name in names] for broker in ids(1, 2)})
+    batch.add_leader_and_isr(ids(1), tp("t-1"), leadership(2, [2]), assignment([1, 2]), is_new=True)
+    batch.add_known_leader_and_isr({BrokerId(2): [tp("u-0")]})
+    sent = of(send(batch), LeaderAndIsrRequest)
+    states = {
+        broker: [(s.leader, s.is_new) for topic in request.topic_states for s in topic.partition_states]
+        for broker, request in sent.items()
+    }
+    assert states == {1: [(1, False), (2, True), (1, False)], 2: [(1, False)] * 3}
+
+
 def test_a_topic_that_is_too_large_alone_goes_alone() -> None:
     view = cluster()
     batch = ControlBatch(view)

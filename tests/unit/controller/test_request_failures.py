@@ -66,6 +66,19 @@ def test_an_error_stays_until_the_next_request_of_its_kind_is_carried_out(
     assert errors == {name: code for name, code in last.items() if code is not ErrorCode.NONE}
 
 
+@pytest.mark.rule("D-111")
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_the_rest_of_a_divided_request_does_not_end_the_error_of_a_part(request_: ControlRequest) -> None:
+    name = type(request_).__name__.removesuffix("Request")
+    carried_out = refusal(request_, ErrorCode.NONE)
+    failed = errors_after({}, request_, refusal(request_, ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert errors_after(failed, request_, carried_out, is_further_part=True) == failed
+    refused = refusal(request_, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert errors_after(failed, request_, refused, is_further_part=True) == {name: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert errors_after({}, request_, carried_out, is_further_part=True) == {}
+    assert errors_after(failed, request_, carried_out) == {}
+
+
 @pytest.mark.rule("D-111", "AG-10")
 def test_epochs_that_a_broker_names_are_left_to_the_findings_about_epochs() -> None:
     request = UpdateMetadataRequest(*HEAD)
