@@ -314,7 +314,7 @@ class Consumer:
 
 
 def _next_request(session: FetcherSession[None], wanted: Iterable[FetchPartition]) -> SessionRequest:
-    """What to say to a broker, from which these partitions are wanted."""
+    """Return what to say to a broker, from which these partitions are wanted."""
     asked = {TopicPartition(item.topic, item.partition): AskedPartition(None, item) for item in wanted}
     if not session.is_established:
         return session.request_all(asked)

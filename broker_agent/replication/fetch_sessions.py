@@ -110,10 +110,10 @@ class FetchSession(LastingWatch):
         """The partition as the follower named it last."""
         return self._partitions[tp].item
 
-    def record_read(self, item: FetchPartition, data: FetchPartitionData, *, is_settled: bool) -> None:
+    def record_read(self, item: FetchPartition, data: FetchPartitionData, *, may_idle: bool) -> None:
         """Let a partition idle until it changes, or look at it again, in the same step in which it was read.
 
-        `is_settled`: whether only a change of the partition can bring something new for this fetcher.
+        `may_idle`: whether only a change of the partition can bring something new for this fetcher.
         """
         tp = TopicPartition(item.topic, item.partition)
         partition, known = self._online(tp), self._partitions.get(tp)
@@ -123,7 +123,7 @@ class FetchSession(LastingWatch):
         if partition is not None:
             self.watch(tp)
             known.is_idle = (
-                is_settled
+                may_idle
                 and not data.records
                 and partition.log is not None
                 and sent_with(data) == SentOffsets(partition.log.high_watermark, partition.log.log_start_offset)
@@ -240,5 +240,5 @@ class FetchSessions:
 
 
 def _owner_of(request: FetchRequest) -> tuple[int, int, str]:
-    """What decides who sends a request, and which replica may answer it."""
+    """Return what tells who sends a request, and which replica may answer it."""
     return request.replica_id, request.replica_epoch, request.rack_id

@@ -323,7 +323,7 @@ class ReplicaManager:
         )
 
     def purgatory_of(self, request: FetchRequest) -> Purgatory:
-        """Where this fetch waits."""
+        """Return where this fetch waits."""
         return self.follower_fetch_purgatory if reads_to_log_end(request) else self.fetch_purgatory
 
     def complete_delayed(self, tp: TopicPartition) -> None:

@@ -123,7 +123,7 @@ class FetchRequests:
         items = session.take_dirty()
 
         def record(item: FetchPartition, data: FetchPartitionData) -> None:
-            session.record_read(item, data, is_settled=self._reads.is_settled(request, item))
+            session.record_read(item, data, may_idle=self._reads.may_idle(request, item))
 
         for data in await self._reads.read_all(request, items, arrival_ms=arrival_ms, on_read=record):
             found[TopicPartition(data.topic, data.partition)] = data

@@ -138,7 +138,7 @@ class FetchReads:
             code = _validate_follower(partition, request, item)
         return partition if code is ErrorCode.NONE else code
 
-    def is_settled(self, request: FetchRequest, item: FetchPartition) -> bool:
+    def may_idle(self, request: FetchRequest, item: FetchPartition) -> bool:
         """Whether the fetcher has all that it may read of a partition, and a later fetch finds something new only after
         a change of the partition.
         """

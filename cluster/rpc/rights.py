@@ -96,10 +96,10 @@ class AuthorizedHandler:
         if not denied:
             return response
         self._report(asked, [named.resource for named in denied.values()])
-        told = list(results)
+        results_now = list(results)
         for position, named in denied.items():
-            told[position] = _error(results[position], named, asked)
-        return replace(response, **{listed: tuple(told)})
+            results_now[position] = _error(results[position], named, asked)
+        return replace(response, **{listed: tuple(results_now)})
 
     async def _denied(self, asked: "_Asked", items: Sequence[Any]) -> dict[int, NamedResource]:
         """The resources of the items that are denied, by the positions of these."""

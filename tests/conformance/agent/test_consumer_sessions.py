@@ -85,7 +85,7 @@ async def leading(*isr: int, **settings: object) -> AgentProcess:
     return world.agents[1]
 
 
-async def settled(process: AgentProcess, **fields: int) -> Reader:
+async def idling(process: AgentProcess, **fields: int) -> Reader:
     """A consumer in a session in which all partitions are idle."""
     reader = Reader(process, *PARTITIONS, **fields)  # type: ignore[arg-type]
     await reader.fetch()
@@ -102,7 +102,7 @@ def partitions(found: list[FetchPartitionData]) -> list[int]:
 @virtually
 async def test_an_idle_fetch_of_a_consumer_names_nothing_and_is_answered_with_nothing() -> None:
     leader = await leading()
-    reader = await settled(leader)
+    reader = await idling(leader)
     [session] = leader.agent.manager.fetch_sessions
     assert session.dirty == ()
     loop = asyncio.get_running_loop()
@@ -118,7 +118,7 @@ async def test_an_idle_fetch_of_a_consumer_names_nothing_and_is_answered_with_no
 @virtually
 async def test_a_record_ends_the_wait_and_only_its_partition_is_answered_and_named() -> None:
     leader = await leading()
-    reader = await settled(leader)
+    reader = await idling(leader)
     for count in (1, 2):
         waiting = asyncio.ensure_future(reader.fetch(20_000))
         await asyncio.sleep(1)
@@ -133,7 +133,7 @@ async def test_a_record_ends_the_wait_and_only_its_partition_is_answered_and_nam
 @virtually
 async def test_only_committed_records_end_the_wait_of_a_consumer() -> None:
     leader = await leading(2)
-    consumer, debugger = await settled(leader), await settled(leader, replica=-2)
+    consumer, debugger = await idling(leader), await idling(leader, replica=-2)
     leader.world.network.cut("broker-2:9092", "broker-1:9092")
     await asyncio.sleep(0.6)
     waiting = [asyncio.ensure_future(reader.fetch(100_000)) for reader in (consumer, debugger)]
@@ -150,7 +150,7 @@ async def test_only_committed_records_end_the_wait_of_a_consumer() -> None:
 @virtually
 async def test_where_answers_are_full_each_partition_has_its_turn() -> None:
     leader = await leading()
-    reader = await settled(leader)
+    reader = await idling(leader)
     for tp in PARTITIONS:
         for _ in range(3):
             await leader.produce(1, tp=tp)
@@ -207,7 +207,7 @@ async def test_a_consumer_with_a_rack_hears_in_its_session_that_a_replica_near_i
 @virtually
 async def test_whoever_reads_otherwise_is_not_in_the_session() -> None:
     leader = await leading()
-    reader = await settled(leader)
+    reader = await idling(leader)
     request = reader.next_request(0, 1000)
     for other in (replace(request, rack_id="b"), replace(request, replica_id=BrokerId(-2))):
         refused = await leader.handle(other)
@@ -220,7 +220,7 @@ async def test_whoever_reads_otherwise_is_not_in_the_session() -> None:
 @virtually
 async def test_a_consumer_that_leaves_ends_its_session() -> None:
     leader = await leading()
-    reader = await settled(leader)
+    reader = await idling(leader)
     sessions = leader.agent.manager.fetch_sessions
     assert [len(session) for session in sessions] == [5]
     last = FetchRequest(CONSUMER, (), 0, 0, 0, session_id=reader.session.id, session_epoch=SESSIONLESS_EPOCH)
@@ -236,7 +236,7 @@ async def test_a_consumer_that_leaves_ends_its_session() -> None:
 @virtually
 async def test_a_follower_takes_the_slot_of_a_consumer_and_no_consumer_that_of_a_follower() -> None:
     leader = await leading(max_incremental_fetch_session_cache_slots=1)
-    reader = await settled(leader)
+    reader = await idling(leader)
     other = Reader(leader, *PARTITIONS)
     await other.fetch()
     assert not other.session.is_established
@@ -263,7 +263,7 @@ async def test_a_follower_takes_the_slot_of_a_consumer_and_no_consumer_that_of_a
 @virtually
 async def test_many_sessions_that_wait_for_one_partition_are_all_answered() -> None:
     leader = await leading()
-    readers = [await settled(leader) for _ in range(3 * CHECKED_AT_ONCE)]
+    readers = [await idling(leader) for _ in range(3 * CHECKED_AT_ONCE)]
     waiting = [asyncio.ensure_future(reader.fetch(20_000)) for reader in readers]
     await asyncio.sleep(1)
     await leader.produce(1)
