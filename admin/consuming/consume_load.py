@@ -86,7 +86,7 @@ class ConsumeLoad:
                 left = None if self._plan.records is None else self._plan.records - self._records
                 taken = part.records[:left]
                 self._records += len(taken)
-                self._bytes += sum(len(r.key or b"") + len(r.value or b"") for r in taken)
+                self._bytes += sum([len(r.key or b"") + len(r.value or b"") for r in taken])
                 last = loop.time()
         return last
 

@@ -1,11 +1,14 @@
 """Consumes a topic: fetches its partitions from their leaders, and from the next leaders when these change.
 
-A task for each broker keeps one fetch in flight. The records wait in a bounded queue, so a slow reader slows the
-fetching. There are no consumer groups: the caller keeps the positions. Source: Kafka Fetcher; KIP-320, KIP-392.
+A task for each broker keeps one fetch in flight, in a session, so that a fetch names only what changed. The records
+wait in a bounded queue, so a slow reader slows the fetching. There are no consumer groups: the caller keeps the
+positions. Source: Kafka Fetcher; KIP-227, KIP-320, KIP-392.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import Final
 
 from msgspec import Struct
 
@@ -21,15 +24,22 @@ from cluster.aio.tasks import TaskSet
 from cluster.cli.typed_command import typed_command
 from cluster.model.broker import Offset
 from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import (
     CONSUMER,
     NO_READ_REPLICA,
+    NO_SESSION,
+    SESSIONLESS_EPOCH,
     FetchPartition,
     FetchPartitionData,
     FetchRequest,
+    FetchResponse,
 )
+from cluster.requests.fetcher_session import SESSION_ERRORS, AskedPartition, FetcherSession, SessionRequest
 
 _RETRY_PAUSE_S = 0.1
+_END_TIMEOUT_MS: Final = 1000
+"""How long to tell a broker that its session is not needed any more; it learns of it later by itself."""
 
 
 class ConsumerOptions(Struct, frozen=True, kw_only=True):
@@ -95,6 +105,8 @@ class Consumer:
         self._replicas = ReadReplicas(topology, topic, self._options.metadata_max_age_ms / 1000)
         self._fetched: asyncio.Queue[ConsumedRecords | Exception | None] = asyncio.Queue(maxsize=8)
         self._workers: set[str] = set()
+        self._sessions: dict[str, FetcherSession[None]] = {}
+        """By the address of the broker."""
         self._tasks = TaskSet()
         self._waits: dict[str, Wait] = {}
         self._throttled = ThrottledLeaders(topology.client)
@@ -106,7 +118,12 @@ class Consumer:
         return self
 
     async def __aexit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
-        await self._tasks.leave(error)
+        try:
+            await self._tasks.leave(error)
+        finally:
+            await asyncio.gather(
+                *(self._end_session(address, session.id) for address, session in self._sessions.items())
+            )
 
     async def fetched(self) -> AsyncGenerator[ConsumedRecords, None]:
         """Yield records as they are fetched; ends when every partition has reached its `until`."""
@@ -166,24 +183,60 @@ class Consumer:
                 wanted.append(FetchPartition(self._topic, None, partition, offset, limit, source.epoch))
         return wanted
 
-    async def _fetch(self, address: str, wanted: Sequence[FetchPartition]) -> bool:
+    async def _fetch(self, address: str, wanted: Iterable[FetchPartition]) -> bool:
         """Fetch once. Returns False if the leaders must be refreshed."""
-        options = self._options
-        request = FetchRequest(
-            CONSUMER,
-            tuple(wanted),
-            options.fetch_max_wait_ms,
-            options.fetch_min_bytes,
-            options.fetch_max_bytes,
-            rack_id=options.client_rack,
-        )
+        session = self._sessions.setdefault(address, FetcherSession())
+        request = _next_request(session, wanted)
         try:
-            response = await self._topology.client.ask_broker(address, request, options.request_timeout_ms)
+            response = await self._ask(address, request)
         except PeerUnreachableError as error:
             self._obstacles[address] = str(error)
             self._replicas.forget_broker(address)
             return False
         self._throttled.answered(address, response.throttle_time_ms)
+        if response.error_code in SESSION_ERRORS and not request.is_full:
+            # The next fetch begins another session.
+            session.reset()
+            return True
+        if response.error_code is ErrorCode.NONE:
+            session.take_answer(request, response)
+        else:
+            session.reset()
+        return await self._take_all(address, response)
+
+    async def _ask(self, address: str, request: SessionRequest) -> FetchResponse:
+        """Send a fetch. Without an answer nobody knows what the broker knows of its session."""
+        options = self._options
+        fetch = FetchRequest(
+            CONSUMER,
+            request.partitions,
+            options.fetch_max_wait_ms,
+            options.fetch_min_bytes,
+            options.fetch_max_bytes,
+            rack_id=options.client_rack,
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+            forgotten_partitions=request.forgotten_partitions,
+        )
+        try:
+            return await self._topology.client.ask_broker(address, fetch, options.request_timeout_ms)
+        except BaseException:
+            self._sessions[address].reset()
+            raise
+
+    async def _end_session(self, address: str, session_id: int) -> None:
+        """Tell a broker that a session is not needed any more."""
+        if session_id == NO_SESSION:
+            return
+        rack = self._options.client_rack
+        request = FetchRequest(
+            CONSUMER, (), 0, 0, 0, rack_id=rack, session_id=session_id, session_epoch=SESSIONLESS_EPOCH
+        )
+        with contextlib.suppress(ClusterError):
+            await self._topology.client.ask_broker(address, request, _END_TIMEOUT_MS)
+
+    async def _take_all(self, address: str, response: FetchResponse) -> bool:
+        """Take what a broker answered. Returns False if the leaders must be refreshed."""
         in_order = response.error_code is ErrorCode.NONE
         errors = {response.error_code, *(data.error_code for data in response.partitions)} - {ErrorCode.NONE}
         if errors:
@@ -250,7 +303,7 @@ class Consumer:
         records = decoded.records
         end = None if self._until is None else self._until.get(data.partition)
         self._positions[data.partition] = decoded.next_offset
-        if end is not None:
+        if end is not None and decoded.next_offset > end:
             records = [r for r in records if r.offset < end]
         if records:
             await self._fetched.put(ConsumedRecords(data.partition, records))
@@ -258,3 +311,12 @@ class Consumer:
             # Only now: the reader ends when no partition is left and the queue is empty.
             self._positions.pop(data.partition, None)
         return True
+
+
+def _next_request(session: FetcherSession[None], wanted: Iterable[FetchPartition]) -> SessionRequest:
+    """Return what to say to a broker, from which these partitions are wanted."""
+    asked = {TopicPartition(item.topic, item.partition): AskedPartition(None, item) for item in wanted}
+    if not session.is_established:
+        return session.request_all(asked)
+    gone: dict[TopicPartition, AskedPartition[None] | None] = {tp: None for tp in session.asked if tp not in asked}
+    return session.request_changes({**gone, **asked})

@@ -37,7 +37,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 """Pairs of a name, which may come several times, and a value."""
 
 
-class Record(Struct, frozen=True):
+class Record(Struct, frozen=True, gc=False):
     """Holds one consumed record. `timestamp` is in ms since the Unix epoch."""
 
     offset: Offset
@@ -191,21 +191,25 @@ def _read_batch(data: bytes, extent: BatchExtent, wanted: Offset) -> list[Record
     batch = DefaultRecordBatch(content)
     if batch.magic != _MAGIC:
         raise _UnreadableError(f"its magic is {batch.magic}, not {_MAGIC}")
-    if not batch.validate_crc():
+    if crc32c(memoryview(content)[_ATTRIBUTES_AT:]) != batch.crc:
         raise _UnreadableError("its checksum is wrong")
     if batch.is_control_batch:
         return []
     try:
-        records = list(_decompressed(batch, content))
+        # Of the objects that it yields none is kept: garbage collection would look at all of them, again and again.
+        records = [
+            Record(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in _decompressed(batch, content)
+        ]
     except (CorruptRecordException, CompressionError) as error:
         raise _UnreadableError(str(error)) from None
     except UnicodeDecodeError:
         raise _UnreadableError("the key of a header is not UTF-8") from None
     except (MemoryError, OverflowError):
         raise _UnreadableError("a length in it is larger than the batch") from None
-    if any(not extent.base_offset <= r.offset < extent.next_offset for r in records):
+    offsets = [record.offset for record in records]
+    if offsets and not extent.base_offset <= min(offsets) <= max(offsets) < extent.next_offset:
         raise _UnreadableError("the offsets of its records contradict its header")
-    return [Record(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in records if r.offset >= wanted]
+    return records if extent.base_offset >= wanted else [record for record in records if record.offset >= wanted]
 
 
 def _decompressed(batch: DefaultRecordBatch, content: bytes) -> DefaultRecordBatch:

@@ -1,4 +1,4 @@
-"""Decisions on fetch sessions: the numbers of their requests, room for another one, what is worth an answer.
+"""Decisions on fetch sessions: room for another one, and what is worth an answer.
 
 Source: Kafka FetchMetadata, FetchSessionCache.tryEvict, CachedPartition.maybeUpdateResponseData; KIP-227.
 """
@@ -8,10 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.model.bounds import INT32_MAX
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode
-from cluster.requests.data import FULL_FETCH_EPOCH, FetchPartitionData
+from cluster.requests.data import NO_READ_REPLICA, FetchPartitionData
 
 EVICTION_MS: Final = 120_000
 """A session that was not used for this time is dropped when another one is made, and one that exists for this time may
@@ -19,54 +18,62 @@ have to make room for a larger one. `min.incremental.fetch.session.eviction.ms`,
 """
 
 
-def next_session_epoch(epoch: int) -> int:
-    """The number of the request after this one in its session; it is never that of a full fetch again."""
-    return FULL_FETCH_EPOCH + 1 if epoch == INT32_MAX else epoch + 1
-
-
 class SessionUse(Struct, frozen=True):
-    """How large a session is, in partitions, and since when it exists and was last used; times in ms of one clock."""
+    """How large a session is, in partitions, and since when it exists and was last used; times in ms of one clock.
+
+    `is_privileged`: of a follower, which consumers cannot take a slot from.
+    """
 
     session_id: int
     partitions: int
     created_ms: float
     used_ms: float
+    is_privileged: bool = False
 
 
 def unused_sessions(sessions: Collection[SessionUse], now_ms: float) -> tuple[int, ...]:
-    """The ids of the sessions that were not used for so long that their followers are gone."""
+    """The ids of the sessions that were not used for so long that their fetchers are gone."""
     return tuple(session.session_id for session in sessions if now_ms - session.used_ms > EVICTION_MS)
 
 
-def choose_evicted(sessions: Collection[SessionUse], partitions: int, now_ms: float) -> int | None:
+def choose_evicted(
+    sessions: Collection[SessionUse], partitions: int, now_ms: float, *, is_privileged: bool
+) -> int | None:
     """The id of the session that makes room for a new one of so many partitions, where all slots are taken; None if
     none has to.
 
-    The smallest gains its follower least. Young ones stay, so that followers do not take slots from each other in turn.
+    The smallest gains its fetcher least, and one of a consumer less than any of a follower. Young ones stay, so that
+    fetchers do not take slots from each other in turn; but a follower takes that of a consumer at once.
     """
-    evictable = [session for session in sessions if now_ms - session.created_ms > EVICTION_MS]
+    evictable = [
+        session
+        for session in sessions
+        if now_ms - session.created_ms > EVICTION_MS or (is_privileged and not session.is_privileged)
+    ]
     if not evictable:
         return None
-    smallest = min(evictable, key=lambda session: (session.partitions, session.session_id))
-    return smallest.session_id if smallest.partitions <= partitions else None
+    least = min(evictable, key=lambda session: (session.is_privileged, session.partitions, session.session_id))
+    is_less = (least.is_privileged, least.partitions) < (is_privileged, partitions)
+    return least.session_id if is_less else None
 
 
 class SentOffsets(Struct, frozen=True):
-    """The offsets of the leader that an answer had for a partition."""
+    """The offsets of the log that an answer had for a partition."""
 
     high_watermark: Offset
     log_start_offset: Offset
 
 
 def sent_with(data: FetchPartitionData) -> SentOffsets | None:
-    """The offsets that the follower takes from a result; None if it takes none of them."""
+    """The offsets that the fetcher takes from a result; None if it takes none of them."""
     if data.error_code is not ErrorCode.NONE or data.diverging_epoch is not None:
         return None
     return SentOffsets(data.high_watermark, data.log_start_offset)
 
 
 def is_news(data: FetchPartitionData, sent: SentOffsets | None) -> bool:
-    """Whether a partition's result belongs into an answer: records, an error, a divergence, or offsets that differ from
-    those sent before. `sent` None: nothing was sent since the partition was named.
+    """Whether a partition's result belongs into an answer: records, an error, a divergence, a replica to read from
+    instead, or offsets that differ from those sent before. `sent` None: nothing was sent since the partition was named.
     """
-    return bool(data.records) or sent is None or sent_with(data) != sent
+    sends_elsewhere = data.preferred_read_replica != NO_READ_REPLICA
+    return bool(data.records) or sends_elsewhere or sent is None or sent_with(data) != sent

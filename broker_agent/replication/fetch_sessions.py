@@ -1,10 +1,11 @@
-"""The fetch sessions of followers on their leader: the partitions of each, and which of them have to be looked at.
+"""The fetch sessions of followers and consumers: the partitions of each, and which of them have to be looked at.
 
-A fetch of a session names only what its follower changed, and its answer only what the leader changed. The leader looks
+A fetch of a session names only what its fetcher changed, and its answer only what the broker changed. The broker looks
 at the dirty partitions: those that changed since they were last looked at, and those with records to be sent, an error,
-or a follower out of the ISR. All others are idle: their follower fetches at the log end and is in the ISR, and each
-fetch of the session counts as one of each of them (R6.10). That is written into the follower's progress when the
-partition changes, as only then it makes a difference. Source: Kafka FetchSession, FetchSessionCache; KIP-227.
+a follower out of the ISR, or a consumer that may be sent to another replica. All others are idle: their fetcher has all
+that it may read, and a follower is in the ISR; each fetch of a follower's session counts as one of each of them
+(R6.10). That is written into the follower's progress when the partition changes, as only then it makes a difference.
+Source: Kafka FetchSession, FetchSessionCache; KIP-227.
 """
 
 import asyncio
@@ -17,7 +18,6 @@ from broker_agent.decisions.fetch_sessions import (
     SessionUse,
     choose_evicted,
     is_news,
-    next_session_epoch,
     sent_with,
     unused_sessions,
 )
@@ -28,13 +28,14 @@ from cluster.model.bounds import INT32_MAX
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import FULL_FETCH_EPOCH, FetchPartition, FetchPartitionData, FetchRequest
+from cluster.requests.fetcher_session import next_session_epoch
 
 _METRICS: Final = ("kafka.server", "FetchSessionCache")
 Online = Callable[[TopicPartition], HostedPartition | None]
 
 
 class _SessionPartition:
-    """A partition as its follower named it last, the offsets last sent, and whether it is idle."""
+    """A partition as its fetcher named it last, the offsets last sent, and whether it is idle."""
 
     __slots__ = ("is_idle", "item", "sent")
 
@@ -45,12 +46,12 @@ class _SessionPartition:
 
 
 class FetchSession(LastingWatch):
-    """One follower's session. Its fetches take `turn`; the next one has the number `epoch`."""
+    """The session of one follower or consumer. Its fetches take `turn`; the next one has the number `epoch`."""
 
     def __init__(
         self, session_id: int, request: FetchRequest, purgatory: Purgatory, online: Online, now_ms: float
     ) -> None:
-        """Begin the session that a full fetch asked for."""
+        """Begin the session that a full fetch asked for. `purgatory`: where fetches like it wait."""
         super().__init__(purgatory)
         self.id = session_id
         self.epoch = next_session_epoch(FULL_FETCH_EPOCH)
@@ -69,10 +70,12 @@ class FetchSession(LastingWatch):
 
     @property
     def use(self) -> SessionUse:
-        return SessionUse(self.id, len(self._partitions), self.created_ms, self._fetched_ms)
+        return SessionUse(self.id, len(self._partitions), self.created_ms, self._fetched_ms, self._replica >= 0)
 
     def is_of(self, request: FetchRequest) -> bool:
-        """Whether the request comes from the incarnation of the follower to which the session was granted."""
+        """Whether the request comes from the incarnation of the follower to which the session was granted, or from a
+        consumer that reads as the one to which it was.
+        """
         return _owner_of(request) == self._owner
 
     def take(self, request: FetchRequest, now_ms: float) -> None:
@@ -107,8 +110,11 @@ class FetchSession(LastingWatch):
         """The partition as the follower named it last."""
         return self._partitions[tp].item
 
-    def record_read(self, item: FetchPartition, data: FetchPartitionData) -> None:
-        """Let a partition idle until it changes, or look at it again, in the same step in which it was read."""
+    def record_read(self, item: FetchPartition, data: FetchPartitionData, *, may_idle: bool) -> None:
+        """Let a partition idle until it changes, or look at it again, in the same step in which it was read.
+
+        `may_idle`: whether only a change of the partition can bring something new for this fetcher.
+        """
         tp = TopicPartition(item.topic, item.partition)
         partition, known = self._online(tp), self._partitions.get(tp)
         if known is None:
@@ -117,10 +123,10 @@ class FetchSession(LastingWatch):
         if partition is not None:
             self.watch(tp)
             known.is_idle = (
-                not data.records
+                may_idle
+                and not data.records
                 and partition.log is not None
                 and sent_with(data) == SentOffsets(partition.log.high_watermark, partition.log.log_start_offset)
-                and partition.has_fetched_all(self._replica, item)
             )
         if not known.is_idle:
             self._dirty[tp] = None
@@ -163,10 +169,19 @@ class FetchSession(LastingWatch):
 
 
 class FetchSessions:
-    """The sessions of one leader by their ids, at most as many as there are slots."""
+    """The sessions of one broker by their ids, at most as many as there are slots."""
 
-    def __init__(self, purgatory: Purgatory, online: Online, random: Random, metrics: Metrics, *, slots: int) -> None:
-        self._purgatory, self._online = purgatory, online
+    def __init__(
+        self,
+        purgatory_of: Callable[[FetchRequest], Purgatory],
+        online: Online,
+        random: Random,
+        metrics: Metrics,
+        *,
+        slots: int,
+    ) -> None:
+        """`purgatory_of`: where a fetch waits."""
+        self._purgatory_of, self._online = purgatory_of, online
         self._random, self._slots = random, slots
         self._sessions: dict[int, FetchSession] = {}
         self._count = metrics.gauge(*_METRICS, "NumIncrementalFetchSessions")
@@ -188,7 +203,7 @@ class FetchSessions:
         uses = [session.use for session in self]
         evicted = unused_sessions(uses, now_ms)
         if len(uses) - len(evicted) >= self._slots:
-            smaller = choose_evicted(uses, len(request.partitions), now_ms)
+            smaller = choose_evicted(uses, len(request.partitions), now_ms, is_privileged=request.replica_id >= 0)
             if smaller is None:
                 return None
             evicted = (smaller,)
@@ -198,7 +213,7 @@ class FetchSessions:
         session_id = self._random.randint(1, INT32_MAX)
         while session_id in self._sessions:
             session_id = self._random.randint(1, INT32_MAX)
-        session = FetchSession(session_id, request, self._purgatory, self._online, now_ms)
+        session = FetchSession(session_id, request, self._purgatory_of(request), self._online, now_ms)
         self._sessions[session_id] = session
         self.take(session, request, now_ms)
         return session
@@ -224,5 +239,6 @@ class FetchSessions:
             self.end(session)
 
 
-def _owner_of(request: FetchRequest) -> tuple[int, int]:
-    return request.replica_id, request.replica_epoch
+def _owner_of(request: FetchRequest) -> tuple[int, int, str]:
+    """Return what tells who sends a request, and which replica may answer it."""
+    return request.replica_id, request.replica_epoch, request.rack_id

@@ -84,7 +84,8 @@ class LastingWatch:
 
     def check(self, key: TopicPartition) -> bool:
         """Test the operation, if one waits, after `key` changed; returns whether this completed it."""
-        return self._operation is not None and self._operation.check(key)
+        # Tested in parts, a partition may be watched no longer when its turn comes.
+        return self._operation is not None and key in self._watched and self._operation.check(key)
 
     def interrupt(self) -> None:
         """Complete the operation, if one waits, with the state at hand."""
@@ -124,8 +125,8 @@ class Purgatory:
         self._in_parts = in_parts
         self._to_check: dict[TopicPartition, None] = {}
         """Changed partitions with operations that were not tested yet, in order."""
-        self._unchecked: Iterator[_Operation] = iter(())
-        """The rest of the operations of `_checked`."""
+        self._unchecked: Iterator[LastingWatch | _Operation] = iter(())
+        """The rest of those that watch `_checked`."""
         self._checked: TopicPartition | None = None
 
     async def wait(
@@ -165,15 +166,12 @@ class Purgatory:
 
     def check_and_complete(self, key: TopicPartition) -> int:
         """Test the operations that watch `key`; returns how many completed, not counting those tested later (R13.4)."""
-        lasting = sum(watch.check(key) for watch in tuple(self._lasting.get(key, ())))
-        watching = self._watchers.get(key)
-        if watching is None:
-            return lasting
+        watching = self._watching(key)
         if not self._in_parts or len(watching) <= CHECKED_AT_ONCE:
-            return lasting + sum(operation.check(key) for operation in tuple(watching))
+            return sum(each.check(key) for each in watching)
         is_scheduled = bool(self._to_check) or self._checked is not None
         self._to_check[key] = None
-        return lasting if is_scheduled else lasting + self._check_some()
+        return 0 if is_scheduled else self._check_some()
 
     def tell(self, key: TopicPartition) -> None:
         """Tell the lasting watches of a partition that it has just changed, or is about to."""
@@ -195,13 +193,16 @@ class Purgatory:
         if watch.is_waiting:
             self._size.dec()
 
+    def _watching(self, key: TopicPartition) -> tuple[LastingWatch | _Operation, ...]:
+        return (*self._lasting.get(key, ()), *self._watchers.get(key, ()))
+
     def _check_some(self) -> int:
         """Test as many operations as may be tested at once; the rest in the next iterations of the event loop."""
         if self._checked is None:
             self._checked = next(iter(self._to_check))
             del self._to_check[self._checked]
             # Those that begin to wait later need no test now: their callers have seen the change already.
-            self._unchecked = iter(tuple(self._watchers.get(self._checked, ())))
+            self._unchecked = iter(self._watching(self._checked))
         part = list(islice(self._unchecked, CHECKED_AT_ONCE))
         completed = sum(operation.check(self._checked) for operation in part)
         if len(part) < CHECKED_AT_ONCE:

@@ -14,18 +14,13 @@ from msgspec.structs import replace
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.fetch_states import FetchState
-from broker_agent.replication.follower_session import (
-    SESSION_ERRORS,
-    AskedPartition,
-    FollowerSession,
-    SessionRequest,
-)
 from broker_agent.replication.log_reconciliation import FetchSetup, LeaderEndPoint, LogReconciliation
 from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode, LogAppendError, LogOperationError, PeerUnreachableError, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
+from cluster.requests.fetcher_session import SESSION_ERRORS, AskedPartition, FetcherSession, SessionRequest
 
 _RATE_WINDOW_S: Final = 5.0
 _RETRIED_APPEND_ERRORS: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
@@ -60,7 +55,7 @@ class ReplicaFetcher:
         self.request_rate = 0.0
         """Requests per second over the last window of five seconds or more."""
         self._setup = setup
-        self._session = FollowerSession()
+        self._session = FetcherSession[FetchState]()
         self._touched: dict[TopicPartition, None] = {}
         """The partitions for which the next request may have something to say, in order."""
         self._call: _Call | None = None
@@ -273,7 +268,7 @@ class ReplicaFetcher:
             if self.states.get(tp) is not None and self.reconciliation.log(tp) in (None, log):
                 self.reconciliation.give_up(tp, str(error))
 
-    def _wanted(self, tp: TopicPartition, throttle: "_Throttle", now: float) -> AskedPartition | None:
+    def _wanted(self, tp: TopicPartition, throttle: "_Throttle", now: float) -> AskedPartition[FetchState] | None:
         """The partition as it is to be asked for now; None for one that is not ready, is throttled while the quota is
         exceeded, or has no room: it lags, and so leaves the ISR.
         """

@@ -15,6 +15,7 @@ import structlog
 from broker_agent.agent_metrics import AgentMetrics
 from broker_agent.decisions.data_requests import validate_leader_epoch
 from broker_agent.decisions.isr import IsrAnswer, IsrProposal
+from broker_agent.decisions.read_replica import reads_to_log_end
 from broker_agent.log.log_directories import LogDirectories
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.replica_changes import (
@@ -79,7 +80,7 @@ class ReplicaManager:
             self.fetch_purgatory,
         )
         self.fetch_sessions = FetchSessions(
-            self.follower_fetch_purgatory,
+            self.purgatory_of,
             self.online,
             random,
             metrics.registry,
@@ -153,6 +154,7 @@ class ReplicaManager:
         """Note that fetches of a partition, from here or by fetchers of this broker, may differ from the last ones."""
         self._has_changed = True
         self.follower_fetch_purgatory.tell(tp)
+        self.fetch_purgatory.tell(tp)
         self.on_change(tp)
 
     @contextmanager
@@ -319,6 +321,10 @@ class ReplicaManager:
             partition is not None and request.replica_id in partition.remote
             for partition in (self.online(TopicPartition(item.topic, item.partition)) for item in request.partitions)
         )
+
+    def purgatory_of(self, request: FetchRequest) -> Purgatory:
+        """Return where this fetch waits."""
+        return self.follower_fetch_purgatory if reads_to_log_end(request) else self.fetch_purgatory
 
     def complete_delayed(self, tp: TopicPartition) -> None:
         """Check every request that waits for the partition."""

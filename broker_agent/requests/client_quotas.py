@@ -26,7 +26,6 @@ from cluster.config.client_quotas import (
 )
 from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics, Samples
-from cluster.model.errors import ErrorCode
 from cluster.model.sampled_rate import SampledRate
 from cluster.requests.context import RequestContext
 from cluster.requests.data import FetchRequest, FetchResponse, ProduceRequest
@@ -124,13 +123,15 @@ class ClientQuotas:
         self._throttle(sender, usage, quota.rate)
 
     def _count_fetch(self, sender: Sender, quota: Quota, response: FetchResponse) -> FetchResponse:
-        """Over the quota, the records are not sent: the client fetches them again, later."""
+        """Over the quota, the records are not sent: the client fetches them again, later. In a session the broker does,
+        as long as the client names no other offset.
+        """
         usage, now_ms = self._usage(CONSUMER_BYTE_RATE, quota.owner), _now_s() * 1000
         size = sum(len(item.records) for item in response.partitions)
         # A batch that is larger than the whole window would never be sent: it passes after a window without any.
         is_first = usage.rate.per_second(now_ms) == 0
         if self._throttle(sender, usage, quota.rate, more=size) and not is_first:
-            return FetchResponse(ErrorCode.NONE)
+            return replace(response, partitions=tuple(item for item in response.partitions if not item.records))
         usage.rate.record(size, now_ms)
         return response
 

@@ -1,8 +1,8 @@
 """Fetch from followers and consumers, on the leader; and on followers, from consumers near them.
 
-Followers fetch in sessions, where a request and its answer have only what changed. Any other fetch names all its
-partitions, and so does the one with which a session begins. Source: Kafka ReplicaManager.fetchMessages, DelayedFetch,
-FetchManager; KIP-227.
+Who asks for it fetches in a session, where a request and its answer have only what changed. Any other fetch names all
+its partitions, and so does the one with which a session begins. Source: Kafka ReplicaManager.fetchMessages,
+DelayedFetch, FetchManager; KIP-227.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,8 +10,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from broker_agent.decisions.fetch_sessions import next_session_epoch
-from broker_agent.decisions.read_replica import reads_to_log_end
 from broker_agent.replication.fetch_sessions import FetchSession
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.available_bytes import AvailableBytes
@@ -29,6 +27,7 @@ from cluster.requests.data import (
     FetchRequest,
     FetchResponse,
 )
+from cluster.requests.fetcher_session import next_session_epoch
 
 _RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
 """Leaves room for a first batch above the limit: a response is one message, of which peers take 128 MiB."""
@@ -54,8 +53,9 @@ class FetchRequests:
         return self._answer(request, data, self._begin_session(request, data))
 
     def _begin_session(self, request: FetchRequest, data: Sequence[FetchPartitionData]) -> int:
-        """Grant a session to a follower that asks for one, if there is room; returns its id."""
-        if request.session_epoch != FULL_FETCH_EPOCH or not self._manager.is_follower_fetch(request):
+        """Grant a session to a consumer, or a follower, that asks for one, if there is room; returns its id."""
+        may_have_one = request.replica_id < 0 or self._manager.is_follower_fetch(request)
+        if request.session_epoch != FULL_FETCH_EPOCH or not may_have_one or not request.partitions:
             return NO_SESSION
         session = self._sessions.make(request, self._manager.now_ms())
         if session is None:
@@ -68,7 +68,7 @@ class FetchRequests:
         if isinstance(session, ErrorCode):
             return FetchResponse(session)
         session.epoch = next_session_epoch(session.epoch)
-        # A follower that has something new to say does not wait for the answer to its last fetch, which comes now.
+        # One who has something new to say does not wait for the answer to the last fetch, which comes now.
         session.interrupt()
         try:
             async with session.turn:
@@ -108,7 +108,7 @@ class FetchRequests:
         many = dirty if len(dirty) > SLICE else ()
         is_done = not many and any(available.check(tp) for tp in dirty)
         if not is_done and not await session.wait(available.check, many, request.max_wait_ms):
-            self._manager.metrics.expired_fetches["follower"].mark()
+            self._count_expired(request)
         # Without updating the follower's progress, as it did not fetch again (R6.16).
         await self._read_dirty(session, request, found, arrival_ms=None)
 
@@ -121,7 +121,11 @@ class FetchRequests:
         arrival_ms: float | None,
     ) -> None:
         items = session.take_dirty()
-        for data in await self._reads.read_all(request, items, arrival_ms=arrival_ms, on_read=session.record_read):
+
+        def record(item: FetchPartition, data: FetchPartitionData) -> None:
+            session.record_read(item, data, may_idle=self._reads.may_idle(request, item))
+
+        for data in await self._reads.read_all(request, items, arrival_ms=arrival_ms, on_read=record):
             found[TopicPartition(data.topic, data.partition)] = data
 
     async def _fetch_all(self, request: FetchRequest) -> list[FetchPartitionData]:
@@ -134,11 +138,9 @@ class FetchRequests:
             waiting.add(part, data)
         # Of more than one slice there were awaits since the first was read: all are tested once they are watched.
         is_done = len(waiting.keys) <= SLICE and any(waiting.check(key) for key in waiting.keys)
-        is_follower = request.replica_id >= 0
-        waits_for_log_end = reads_to_log_end(request)
-        purgatory = self._manager.follower_fetch_purgatory if waits_for_log_end else self._manager.fetch_purgatory
+        purgatory = self._manager.purgatory_of(request)
         if not is_done and not await purgatory.wait(waiting.test, waiting.keys, request.max_wait_ms):
-            self._manager.metrics.expired_fetches["follower" if is_follower else "consumer"].mark()
+            self._count_expired(request)
         # Read again what may have changed, without updating the follower's progress: the leader completed the wait, and
         # that must not make a dead follower look alive (R6.16).
         changed: list[int] = []
@@ -148,6 +150,9 @@ class FetchRequests:
         for index, item in zip(changed, await self._reads.read_all(request, items, arrival_ms=None), strict=True):
             data[index] = item
         return data
+
+    def _count_expired(self, request: FetchRequest) -> None:
+        self._manager.metrics.expired_fetches["follower" if request.replica_id >= 0 else "consumer"].mark()
 
     def _answer(
         self, request: FetchRequest, data: Sequence[FetchPartitionData], session_id: int = NO_SESSION

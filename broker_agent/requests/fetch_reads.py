@@ -138,12 +138,28 @@ class FetchReads:
             code = _validate_follower(partition, request, item)
         return partition if code is ErrorCode.NONE else code
 
+    def may_idle(self, request: FetchRequest, item: FetchPartition) -> bool:
+        """Whether the fetcher has all that it may read of a partition, and a later fetch finds something new only after
+        a change of the partition.
+        """
+        partition = self._manager.online(TopicPartition(item.topic, item.partition))
+        if partition is None or partition.log is None:
+            return False
+        if request.replica_id >= 0:
+            return partition.has_fetched_all(request.replica_id, item)
+        end = partition.log.log_end_offset if reads_to_log_end(request) else partition.log.high_watermark
+        return item.fetch_offset == end and not self._chooses_replica(partition, request)
+
+    def _chooses_replica(self, partition: HostedPartition, request: FetchRequest) -> bool:
+        """Whether each fetch of this consumer may be sent to another replica, as brokers come and go."""
+        is_near_somewhere = request.replica_id == CONSUMER and bool(request.rack_id)
+        return self._manager.settings.replica_selector_class is not None and partition.is_leader and is_near_somewhere
+
     def _choose_replica(
         self, partition: HostedPartition, request: FetchRequest, item: FetchPartition
     ) -> BrokerId | None:
         """The follower that a consumer should read from, as `replica.selector.class` says."""
-        is_near_somewhere = request.replica_id == CONSUMER and bool(request.rack_id)
-        if self._manager.settings.replica_selector_class is None or not (partition.is_leader and is_near_somewhere):
+        if not self._chooses_replica(partition, request):
             return None
         # The times at which followers were caught up last are compared: those of idle ones are written down by this.
         partition.changed()

@@ -202,7 +202,9 @@ class _ReplicationKeys(Keys):
     num_replica_fetchers: Positive = 1
     """Connections over which a broker fetches from each leader."""
     max_incremental_fetch_session_cache_slots: NotNegative = 1000
-    """Fetch sessions of followers that a leader keeps; the others name all their partitions in each fetch."""
+    """Fetch sessions of followers and consumers that a broker keeps; a follower takes the slot of a consumer. Whoever
+    has none names all partitions in each fetch.
+    """
     replica_selector_class: Literal["org.apache.kafka.common.replica.RackAwareReplicaSelector"] | None = None
     """Which replica a consumer reads from: not set, the leader; with Kafka's class for racks, one that is in sync in
     the consumer's own rack.

@@ -69,26 +69,45 @@ class AuthorizedHandler:
             self._report(asked, [CLUSTER])
             return _refusal(asked)
         _check_count(asked)
-        denied = await self._denied_items(asked)
+        denied = await self._denied(asked, asked.authorization.items)
         if not denied:
             _log.debug("Allowed", **asked.described())
             response = await self._handler.handle(context, request)
         else:
             self._report(asked, [item.resource for item in denied.values()])
             response = await self._handle_rest(context, asked, denied)
+        if asked.requirement.results:
+            response = await self._with_denied_results(asked, response)
         if not asked.authorization.filters:
             return response
         if METHOD_OF_REQUEST[type(request)].streams:
             return self._filter_each(asked.requirement, response, context)
         return _filtered(asked.requirement, response, asked.caller)
 
-    async def _denied_items(self, asked: "_Asked") -> dict[int, NamedResource]:
+    async def _with_denied_results(self, asked: "_Asked", response: Any) -> Any:
+        """The response with an error for each result that is denied and has another."""
+        listed, _, _ = asked.requirement.results.partition(".")
+        results = getattr(response, listed)
+        denied = {
+            position: named
+            for position, named in (await self._denied(asked, results)).items()
+            if results[position].error_code is not CODE_OF_DENIAL[named.resource.type]
+        }
+        if not denied:
+            return response
+        self._report(asked, [named.resource for named in denied.values()])
+        results_now = list(results)
+        for position, named in denied.items():
+            results_now[position] = _error(results[position], named, asked)
+        return replace(response, **{listed: tuple(results_now)})
+
+    async def _denied(self, asked: "_Asked", items: Sequence[Any]) -> dict[int, NamedResource]:
         """The resources of the items that are denied, by the positions of these."""
         requirement, caller = asked.requirement, asked.caller
         # A request names few topics with many partitions each.
         known: dict[Resource, bool] = {}
         denied: dict[int, NamedResource] = {}
-        async for position, item in in_slices(enumerate(asked.authorization.items)):
+        async for position, item in in_slices(enumerate(items)):
             named = resource_of(requirement, item, self._topic_of)
             if named is None:
                 continue
@@ -105,7 +124,8 @@ class AuthorizedHandler:
         items = asked.authorization.items
         rest = tuple(item for position, item in enumerate(items) if position not in denied)
         kind: Any = type(asked.request)
-        if rest or not _can_be_empty(kind):
+        # A request in a session counts there even if it names nothing.
+        if rest or asked.requirement.results or not _can_be_empty(kind):
             response = await self._handler.handle(context, replace(asked.request, **{listed: rest}))
         else:
             response = _empty(kind)

@@ -33,6 +33,9 @@ class Requirement(Struct, frozen=True):
     `shown`: what the response shows, in the same form: items that are denied are left out of it. Beside `items` it is
     for requests without a list, which means all.
 
+    `results`: where the response has results of resources, in the same form, that the request need not name: those of a
+    fetch session. What is denied by now is an error there.
+
     `types`: the field of an item with the type of the resource, as Kafka numbers those with configs.
     `on_cluster`: whether the right to do it on the cluster is enough for every item.
     `somewhere`: what is enough instead, on any resource of the type of this pair.
@@ -46,6 +49,7 @@ class Requirement(Struct, frozen=True):
     resource_type: ResourceType = ResourceType.CLUSTER
     items: str = ""
     shown: str = ""
+    results: str = ""
     types: str = ""
     on_cluster: bool = False
     somewhere: tuple[Operation, ResourceType] | None = None
@@ -122,7 +126,13 @@ REQUIREMENTS: Final[Mapping[str, Requirement]] = {
     "DescribeReplicas": _from(NodeRole.CONTROLLER),
     # From clients and followers to brokers.
     "Produce": _of_topics(Operation.WRITE, "partitions.topic"),
-    "Fetch": _of_topics(Operation.READ, "partitions.topic", follower_id="replica_id"),
+    "Fetch": Requirement(
+        Operation.READ,
+        ResourceType.TOPIC,
+        "partitions.topic",
+        results="partitions.topic",
+        follower_id="replica_id",
+    ),
     "ListOffsets": _of_topics(Operation.DESCRIBE, "partitions.topic", follower_id="replica_id"),
     "OffsetsForLeaderEpoch": _of_topics(Operation.DESCRIBE, "partitions.topic", follower_id="replica_id"),
     "DeleteRecords": _of_topics(Operation.DELETE, "partitions.topic"),

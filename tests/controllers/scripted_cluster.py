@@ -60,6 +60,13 @@ FIRST_CONTROLLER = 1001
 Refusal = Callable[[ProducePartition], ErrorCode]
 
 
+class ScriptedSession:
+    """A fetch session; `epoch` is that of the next request."""
+
+    def __init__(self, partitions: dict[int, FetchPartition]) -> None:
+        self.partitions, self.epoch = partitions, 1
+
+
 class ScriptedCluster:
     """Three nodes over one set of logs in memory. Tests move leaders and script refusals."""
 
@@ -92,6 +99,9 @@ class ScriptedCluster:
         """The topics to which brokers say that the caller has no right."""
         self.fetched_from: list[tuple[int, int]] = []
         """(partition, node) of each fetch that got records."""
+        self.grants_sessions = True
+        self.sessions: dict[int, ScriptedSession] = {}
+        self.fetches: list[FetchRequest] = []
 
     def lead(self, partition: int, broker: int) -> None:
         self.leaders[partition] = (broker, self.leaders[partition][1] + 1)
@@ -155,8 +165,9 @@ class ScriptedNode:
                 return self._administer(request)
             case ProduceRequest() | InitProducerIdRequest():
                 return self._serve_producer(request)
-            case FetchRequest(partitions=parts, rack_id=rack):
-                return FetchResponse(ErrorCode.NONE, tuple(self._fetch(p, rack) for p in parts))
+            case FetchRequest():
+                self.cluster.fetches.append(request)
+                return self._fetch_all(request)
             case ListOffsetsRequest(partitions=parts):
                 results = (
                     ListOffsetsResult(
@@ -216,6 +227,31 @@ class ScriptedNode:
             cluster.lose_answers -= 1
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the answer is lost, the records are not")
         return ProduceResponse(tuple(results), cluster.throttle_ms.pop(0) if cluster.throttle_ms else 0)
+
+    def _fetch_all(self, request: FetchRequest) -> FetchResponse:
+        """Answer a fetch without a session, one that asks for a session, or the next one in a session."""
+        sessions, id_ = self.cluster.sessions, request.session_id
+        if request.session_epoch <= 0:
+            sessions.pop(id_, None)
+            is_granted = self.cluster.grants_sessions and request.session_epoch == 0
+            if is_granted:
+                id_ = max(sessions, default=100 * self.node) + 1
+                sessions[id_] = ScriptedSession({p.partition: p for p in request.partitions})
+            found = tuple(self._fetch(p, request.rack_id) for p in request.partitions)
+            return FetchResponse(ErrorCode.NONE, found, session_id=id_ if is_granted else 0)
+        session = sessions.get(id_)
+        if session is None:
+            return FetchResponse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if request.session_epoch != session.epoch:
+            return FetchResponse(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch += 1
+        for forgotten in request.forgotten_partitions:
+            session.partitions.pop(forgotten.partition)
+        named = {p.partition: p for p in request.partitions}
+        session.partitions |= named
+        found = tuple(self._fetch(p, request.rack_id) for p in session.partitions.values())
+        news = (d for d in found if d.partition in named or d.records or d.error_code is not ErrorCode.NONE)
+        return FetchResponse(ErrorCode.NONE, tuple(news), session_id=id_)
 
     def _fetch(self, part: FetchPartition, rack: str) -> FetchPartitionData:
         follower = self.cluster.read_replicas.get(part.partition, -1) if rack else -1

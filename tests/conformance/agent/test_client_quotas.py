@@ -120,6 +120,32 @@ async def test_a_consumer_over_its_quota_gets_its_records_later() -> None:
     await world.stop()
 
 
+@pytest.mark.rule("R18.7", "R5.12")
+@virtually
+async def test_a_consumer_over_its_quota_stays_in_its_session_and_gets_its_records_later() -> None:
+    world, process, _ = await world_with_quota(**{CONSUMER: "200"})
+    for _ in range(3):
+        await Client(process, "").produce()
+    client, numbers = Client(process, "app"), iter(range(1000))
+
+    async def fetch(session_id: int, *offset: int) -> FetchResponse:
+        items = tuple(FetchPartition(TOPIC, TOPIC_ID, 0, Offset(value), 1 << 20) for value in offset)
+        in_session = {"session_id": session_id, "session_epoch": next(numbers)}
+        response, _ = await client.ask(FetchRequest(BrokerId(-1), items, 0, 1, SIZE + 50, **in_session))
+        assert (response.error_code, response.session_id > 0) == (ErrorCode.NONE, True)
+        found: FetchResponse = response
+        return found
+
+    session_id = (await fetch(0, 0)).session_id
+    assert size_of(await fetch(session_id, 1)) > 0
+    throttled = await fetch(session_id, 2)
+    assert (throttled.partitions, throttled.throttle_time_ms) == ((), pytest.approx(5000, rel=0.02))
+    # Nothing is named again.
+    while not size_of(response := await fetch(session_id)):
+        assert response.session_id == session_id
+    await world.stop()
+
+
 @pytest.mark.rule("R18.7")
 @virtually
 async def test_a_batch_larger_than_the_window_is_sent_after_a_window_without_any() -> None:

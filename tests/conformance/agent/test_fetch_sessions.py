@@ -337,9 +337,9 @@ async def leading_alone(**settings: object) -> AgentProcess:
 
 @pytest.mark.rule("R5.12")
 @virtually
-async def test_only_followers_of_a_partition_led_here_are_granted_sessions() -> None:
+async def test_of_brokers_only_followers_of_a_partition_led_here_are_granted_sessions() -> None:
     leader = await leading_alone()
-    for replica, granted in ((-1, False), (-2, False), (4, False), (2, True)):
+    for replica, granted in ((-1, True), (-2, True), (4, False), (2, True)):
         answer: FetchResponse = await leader.handle(full_fetch(replica, 0, 1))
         assert (answer.error_code, answer.session_id > 0) == (ErrorCode.NONE, granted)
         assert len(answer.partitions) == 2

@@ -1,4 +1,4 @@
-"""Fetch sessions: numbers of requests, who has to make room, and what is worth an answer."""
+"""Fetch sessions: who has to make room, and what is worth an answer."""
 
 import pytest
 from msgspec.structs import replace
@@ -9,12 +9,10 @@ from broker_agent.decisions.fetch_sessions import (
     SessionUse,
     choose_evicted,
     is_news,
-    next_session_epoch,
     sent_with,
     unused_sessions,
 )
-from cluster.model.bounds import INT32_MAX
-from cluster.model.broker import LeaderEpoch, Offset
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset
 from cluster.model.errors import ErrorCode
 from cluster.requests.data import EpochEndOffset, FetchPartitionData
 
@@ -22,19 +20,15 @@ OLD = EVICTION_MS + 1.0
 DATA = FetchPartitionData("t", 0, ErrorCode.NONE, Offset(5), Offset(5), Offset(2))
 
 
-def use(number: int, partitions: int = 10, *, age_ms: float = OLD, unused_ms: float = 0) -> SessionUse:
+def use(
+    number: int, partitions: int = 10, *, age_ms: float = OLD, unused_ms: float = 0, is_privileged: bool = False
+) -> SessionUse:
     """As of the time 0."""
-    return SessionUse(number, partitions, -age_ms, -unused_ms)
+    return SessionUse(number, partitions, -age_ms, -unused_ms, is_privileged)
 
 
 @pytest.mark.rule("R5.12")
-@pytest.mark.parametrize(("epoch", "following"), [(0, 1), (1, 2), (INT32_MAX - 1, INT32_MAX), (INT32_MAX, 1)])
-def test_numbers_rise_and_begin_again_above_that_of_a_full_fetch(epoch: int, following: int) -> None:
-    assert next_session_epoch(epoch) == following
-
-
-@pytest.mark.rule("R5.12")
-def test_only_sessions_unused_for_longer_than_the_limit_have_lost_their_followers() -> None:
+def test_only_sessions_unused_for_longer_than_the_limit_have_lost_their_fetchers() -> None:
     uses = [use(1, unused_ms=EVICTION_MS), use(2, unused_ms=OLD), use(3)]
     assert unused_sessions(uses, 0) == (2,)
 
@@ -46,16 +40,35 @@ def test_only_sessions_unused_for_longer_than_the_limit_have_lost_their_follower
         ([], 10, None),
         ([use(1, age_ms=EVICTION_MS)], 1000, None),  # Too young.
         ([use(1, 11)], 10, None),  # Larger than the new one.
-        ([use(1, 10)], 10, 1),
+        ([use(1, 10)], 10, None),  # As large: it would come back and take the slot again.
         ([use(1, 9), use(2, 3), use(3, 5)], 10, 2),
         ([use(1, 9), use(2, 3, age_ms=0)], 10, 1),
         ([use(2, 3), use(1, 3)], 10, 1),
     ],
 )
-def test_the_smallest_session_that_is_not_young_makes_room_for_one_as_large(
-    uses: list[SessionUse], partitions: int, evicted: int | None
+@pytest.mark.parametrize("is_privileged", [False, True])
+def test_the_smallest_session_that_is_not_young_makes_room_for_a_larger_one_of_its_kind(
+    uses: list[SessionUse], partitions: int, evicted: int | None, is_privileged: bool
 ) -> None:
-    assert choose_evicted(uses, partitions, 0) == evicted
+    of_kind = [replace(session, is_privileged=is_privileged) for session in uses]
+    assert choose_evicted(of_kind, partitions, 0, is_privileged=is_privileged) == evicted
+
+
+@pytest.mark.rule("R5.12")
+@pytest.mark.parametrize(
+    ("uses", "is_privileged", "evicted"),
+    [
+        ([use(1, 1, is_privileged=True)], False, None),  # However small and old, a follower's stays.
+        ([use(1, 1, is_privileged=True), use(2, 9)], False, 2),
+        ([use(1, 99, age_ms=0)], True, 1),  # However large and young, a consumer's goes.
+        ([use(1, 1, is_privileged=True), use(2, 99, age_ms=0)], True, 2),
+        ([use(1, 9, is_privileged=True), use(2, 3, age_ms=0, is_privileged=True)], True, 1),
+    ],
+)
+def test_followers_take_slots_of_consumers_and_never_the_other_way(
+    uses: list[SessionUse], is_privileged: bool, evicted: int | None
+) -> None:
+    assert choose_evicted(uses, 10, 0, is_privileged=is_privileged) == evicted
 
 
 @pytest.mark.rule("R5.12")
@@ -66,6 +79,7 @@ def test_the_smallest_session_that_is_not_young_makes_room_for_one_as_large(
         (DATA, SentOffsets(Offset(5), Offset(2)), False),
         (DATA, SentOffsets(Offset(4), Offset(2)), True),
         (DATA, SentOffsets(Offset(5), Offset(1)), True),
+        (replace(DATA, preferred_read_replica=BrokerId(2)), SentOffsets(Offset(5), Offset(2)), True),
         (replace(DATA, records=b"r"), SentOffsets(Offset(5), Offset(2)), True),
         (replace(DATA, error_code=ErrorCode.FENCED_LEADER_EPOCH), SentOffsets(Offset(5), Offset(2)), True),
         (
@@ -75,7 +89,7 @@ def test_the_smallest_session_that_is_not_young_makes_room_for_one_as_large(
         ),
     ],
 )
-def test_records_errors_and_other_offsets_are_worth_an_answer(
+def test_records_errors_other_offsets_and_another_replica_are_worth_an_answer(
     data: FetchPartitionData, sent: SentOffsets | None, expected: bool
 ) -> None:
     assert is_news(data, sent) is expected

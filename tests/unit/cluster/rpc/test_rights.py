@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from cluster.metrics.registry import Metrics
-from cluster.model.broker import ControllerId, TopicId
+from cluster.model.broker import ControllerId, Offset, TopicId
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests import configs, data, topics
 from cluster.requests.cluster import WatchRequest
@@ -54,7 +54,8 @@ def test_every_rpc_has_its_row_in_the_table() -> None:
 def test_the_table_names_fields_that_there_are() -> None:
     for method in METHODS:
         needed = REQUIREMENTS[method.request_type.__name__.removesuffix("Request")]
-        for where, kind in ((needed.items, method.request_type), (needed.shown, method.response_type)):
+        of_response = ((needed.shown, method.response_type), (needed.results, method.response_type))
+        for where, kind in ((needed.items, method.request_type), *of_response):
             fields: Any = kind
             listed, _, _ = where.partition(".")
             assert not listed or listed in fields.__struct_fields__, method.name
@@ -97,6 +98,29 @@ async def handled(request: Any, authorizer: Authorizer, **more: Any) -> Any:
 
 
 READ_ORDERS = allowing([Operation.READ], ResourceType.TOPIC, SHOWN)
+
+
+class Session(Node):
+    """Answers each fetch with records of both topics, as in a session that began when both might be read."""
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        await super().handle(context, request)
+        records = (data.FetchPartitionData(topic, 0, ErrorCode.NONE, records=b"r") for topic in (SHOWN, HIDDEN))
+        return data.FetchResponse(ErrorCode.NONE, tuple(records), session_id=7)
+
+
+@pytest.mark.rule("R5.12")
+@pytest.mark.parametrize("named", [(), (HIDDEN,), (SHOWN,)])
+async def test_what_may_be_read_no_longer_is_an_error_in_its_fetch_session(named: tuple[str, ...]) -> None:
+    session, metrics = Session(), Metrics()
+    items = tuple(data.FetchPartition(topic, None, 0, Offset(0), 1) for topic in named)
+    request = data.FetchRequest(data.CONSUMER, items, 0, 0, 0, session_id=7, session_epoch=1)
+    handler = AuthorizedHandler(session, Rules(READ_ORDERS), metrics)
+    response = await handler.handle(RequestContext(identity=IDENTITIES["client without rights"]), request)
+    assert [r.session_epoch for r in session.handled] == [1]
+    shown, *hidden = response.partitions
+    assert (response.session_id, shown.records) == (7, b"r")
+    assert {(r.topic, r.error_code, r.records) for r in hidden} == {(HIDDEN, ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"")}
 
 
 @pytest.mark.parametrize("request_for_all", [data.MetadataRequest(), topics.DescribeTopicsRequest()])

@@ -1,19 +1,20 @@
-"""What a follower says in its session: everything first, then what changed; everything again after an error."""
+"""What a fetcher says in its session: everything first, then what changed; everything again after an error."""
 
 import pytest
 from msgspec.structs import replace
 
 from broker_agent.replication.fetch_states import FetchState
-from broker_agent.replication.follower_session import AskedPartition, FollowerSession, SessionRequest
+from cluster.model.bounds import INT32_MAX
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchResponse, ForgottenPartition
+from cluster.requests.fetcher_session import AskedPartition, FetcherSession, SessionRequest, next_session_epoch
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
 
-def asked(tp: TopicPartition, offset: int = 0) -> AskedPartition:
+def asked(tp: TopicPartition, offset: int = 0) -> AskedPartition[FetchState]:
     state = FetchState(None, Offset(offset), LeaderEpoch(1))
     return AskedPartition(state, FetchPartition(tp.topic, None, tp.partition, Offset(offset), 100))
 
@@ -26,15 +27,15 @@ def named(request: SessionRequest) -> list[tuple[int, int]]:
     return [(item.partition, item.fetch_offset) for item in request.partitions]
 
 
-def established(*partitions: TopicPartition) -> FollowerSession:
-    session = FollowerSession()
+def established(*partitions: TopicPartition) -> FetcherSession[FetchState]:
+    session = FetcherSession[FetchState]()
     session.take_answer(session.request_all({tp: asked(tp) for tp in partitions}), granted(7))
     return session
 
 
 @pytest.mark.rule("R5.12")
 def test_a_session_begins_with_everything_and_goes_on_with_what_changed() -> None:
-    session = FollowerSession()
+    session = FetcherSession[FetchState]()
     first = session.request_all({A: asked(A), B: asked(B)})
     assert (first.session_id, first.session_epoch, named(first)) == (0, 0, [(0, 0), (1, 0)])
     assert not session.is_established
@@ -78,7 +79,7 @@ def test_after_an_error_everything_is_named_again_and_the_old_session_is_ended()
 
 @pytest.mark.rule("R5.12")
 def test_a_leader_that_grants_no_session_is_asked_for_everything_each_time() -> None:
-    session = FollowerSession()
+    session = FetcherSession[FetchState]()
     assert not session.is_refused
     for _ in range(2):
         session.take_answer(session.request_all({A: asked(A)}), granted(0))
@@ -94,3 +95,9 @@ def test_a_session_that_the_leader_has_ended_is_ended() -> None:
     session.take_answer(session.request_changes({}), granted(0))
     assert not session.is_established
     assert session.request_all({A: asked(A)}).session_id == 0
+
+
+@pytest.mark.rule("R5.12")
+@pytest.mark.parametrize(("epoch", "following"), [(0, 1), (1, 2), (INT32_MAX - 1, INT32_MAX), (INT32_MAX, 1)])
+def test_numbers_rise_and_begin_again_above_that_of_a_full_fetch(epoch: int, following: int) -> None:
+    assert next_session_epoch(epoch) == following
