@@ -19,6 +19,8 @@ from cluster.requests.data import MetadataPartition, MetadataRequest, MetadataRe
 from cluster.requests.topics import DescribeTopicsRequest
 
 _REFRESH_PAUSE_S = 0.1
+_ASKED_AGAIN_S = 0.5
+"""While the controller does not answer, brokers are asked as often as this."""
 _METADATA_TIMEOUT_MS = 5_000
 _ADDRESSES_NAMED = 3
 _RULES_LAG_S = 1.0
@@ -88,10 +90,21 @@ class Topology:
         return f": {together(map(self.client.name, self._silent))} not answering" if self._silent else ""
 
     async def _until_known(self, topic: str) -> None:
-        while topic not in self._leaders:
-            await self.refresh(topic)
-            if topic not in self._leaders:
-                await self._assert_exists(topic)
+        """Ask brokers, and the controller whether the topic exists: it may not answer while some brokers know of it."""
+        asserting: asyncio.Task[None] | None = None
+        try:
+            while True:
+                await self.refresh(topic)
+                if topic in self._leaders:
+                    return
+                asserting = asserting or asyncio.create_task(self._assert_exists(topic))
+                if (await asyncio.wait({asserting}, timeout=_ASKED_AGAIN_S))[0]:
+                    asserting.result()
+                    asserting = None
+        finally:
+            if asserting is not None:
+                asserting.cancel()
+                await asyncio.gather(asserting, return_exceptions=True)
 
     def leader(self, topic: str, partition: int) -> LeaderAddress | None:
         """The leader according to the last metadata; None if there is none."""

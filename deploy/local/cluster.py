@@ -168,8 +168,8 @@ class LocalCluster:
 
     @property
     def user_properties(self) -> Path | None:
-        """The file of a user with a password, for Kafka's clients and tools; None if there is none."""
-        return self._files.client_file(USER)
+        """The file of a user with a password, for Kafka's clients and tools; None where brokers are klamm's."""
+        return self._files.client_file(USER) if self.state.kafka else None
 
     @property
     def state_change_logs(self) -> list[Path]:

@@ -65,6 +65,7 @@ _REQUEST_TIMES: Final = (
     "responsesendtimems",
 )
 _IDLE_NS: Final = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total"
+_FETCH_SESSIONS: Final = "kafka_server_fetchsessioncache_"
 _DISK_IO: Final = ("kafka_server_kafkaserver_linux_disk_read_bytes", "kafka_server_kafkaserver_linux_disk_write_bytes")
 
 
@@ -142,6 +143,7 @@ def confluent() -> Iterator[Copy]:
         "kafka_network_requestchannel_responsequeuesize",
         "kafka_network_socketserver_networkprocessoravgidlepercent",
         "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms",
+        f"{_FETCH_SESSIONS}numincrementalfetchsessions",
     ):
         yield same(name, BROKERS)
     for name in replica_fetchers:
@@ -172,6 +174,7 @@ def _confluent_counters() -> Iterator[Copy]:
         *(f"{_SESSION}zookeeper{event}persec" for event in ("syncconnects", "expires", "disconnects", "authfailures")),
         "kafka_server_replicamanager_isrshrinkspersec",
         "kafka_server_replicamanager_isrexpandspersec",
+        f"{_FETCH_SESSIONS}incrementalfetchsessionevictionspersec",
         f"{_REQUESTS}requestspersec",
         f"{_REQUESTS}errorspersec",
     ):

@@ -108,7 +108,7 @@ def _cluster_of_kafka(folder: Path, *, is_secured: bool) -> LocalCluster:
 
 def _run_on_klamm(cluster: LocalCluster, step: Callable[[str], None]) -> dict[str, Any]:
     report = _new_report_folder(cluster.folder)
-    step(f"starting ZooKeeper, 3 controllers and 3 brokers in {cluster.folder}")
+    step(f"starting ZooKeeper, 3 controllers and 3 brokers{_secured(cluster)} in {cluster.folder}")
     cluster.start_all()
     active = wait_until_serving(cluster, _START_S)
     step(f"the cluster is up; controller {active.controller_id} is active")
@@ -135,10 +135,15 @@ def _run_on_klamm(cluster: LocalCluster, step: Callable[[str], None]) -> dict[st
 
 
 def _run_on_kafka(cluster: LocalCluster, step: Callable[[str], None]) -> dict[str, Any]:
-    step(f"starting ZooKeeper, {CONTROLLERS} controllers and {BROKERS} brokers of Kafka {cluster.state.kafka}")
+    brokers = f"{BROKERS} brokers of Kafka {cluster.state.kafka}{_secured(cluster)}"
+    step(f"starting ZooKeeper, {CONTROLLERS} controllers and {brokers} in {cluster.folder}")
     cluster.start_all()
     wait_until_serving(cluster, _START_S)
     return kafka_document(asyncio.run(on_kafka.demonstrate(cluster, step)), cluster)
+
+
+def _secured(cluster: LocalCluster) -> str:
+    return ", every port under TLS," if cluster.state.is_secured else ""
 
 
 def _new_report_folder(folder: Path) -> Path:

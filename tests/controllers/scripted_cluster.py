@@ -95,6 +95,8 @@ class ScriptedCluster:
         """What the next fetches at followers are answered with."""
         self.leader_errors: list[ErrorCode] = []
         """What the next fetches at leaders are answered with."""
+        self.uninformed: set[int] = set()
+        """The brokers that have not learned of the topic yet."""
         self.denied: set[str] = set()
         """The topics to which brokers say that the caller has no right."""
         self.fetched_from: list[tuple[int, int]] = []
@@ -160,7 +162,8 @@ class ScriptedNode:
                     raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER)
                 return self._describe(request)
             case MetadataRequest():
-                return self.cluster.metadata()
+                known = self.cluster.metadata()
+                return replace(known, topics=()) if self.node in self.cluster.uninformed else known
             case ListTopicsRequest() | DescribeTopicsRequest():
                 return self._administer(request)
             case ProduceRequest() | InitProducerIdRequest():

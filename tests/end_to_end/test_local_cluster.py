@@ -433,8 +433,10 @@ def test_up_in_the_foreground_stops_its_processes_on_ctrl_c(tmp_path: Path) -> N
 
 
 @pytest.mark.deep
-def test_the_demonstration_passes(tmp_path: Path) -> None:
-    answer = klamm(tmp_path / "demo", "demo", "-o", "json")
+@pytest.mark.parametrize("options", [(), ("--secure",)])
+def test_the_demonstration_passes(options: tuple[str, ...], tmp_path: Path) -> None:
+    answer = klamm(tmp_path / "demo", "demo", *options, "-o", "json")
+    assert ("every port under TLS" in answer.stderr) is bool(options)
     found = json.loads(answer.stdout)
     assert (found["lost"], found["out_of_order"], found["audit"]) == (0, 0, "clean")
     assert found["acknowledged"] == found["read_back"] >= 50_000

@@ -41,6 +41,7 @@ ASK_THE_BROKER = {
 }
 """Commands that ask every broker, or the leaders, with their arguments and exit codes beside one that hangs."""
 ASK_THE_CONTROLLER = {
+    "acls list": ((), 0),
     "brokers describe": (("--configs",), 0),
     "brokers list": ((), 0),
     "brokers log-dirs": ((), 1),

@@ -159,6 +159,20 @@ async def test_an_address_that_hangs_is_named_by_those_who_look_for_a_topic(clus
         asking.cancel()
 
 
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_a_broker_that_has_not_learned_of_a_topic_does_not_keep_others_from_telling_of_it(
+    hangs: bool, cluster: ScriptedCluster
+) -> None:
+    """The controllers are gone before all brokers have heard of a new topic."""
+    if hangs:
+        cluster.hanging = {FIRST_CONTROLLER}
+    cluster.controller = -1
+    cluster.uninformed = {0, 1}
+    addresses = [cluster.servers[node].address for node in (0, 1, 2, FIRST_CONTROLLER)]
+    async with AdminClient(addresses, timeout_ms=TIMEOUT_S * 1000) as client:
+        assert await Topology(client).partitions(TOPIC) == list(range(12))
+
+
 async def test_a_broker_that_hangs_does_not_keep_others_from_telling_the_leaders(cluster: ScriptedCluster) -> None:
     address = cluster.servers[FIRST_CONTROLLER].address
     async with AdminClient([address], timeout_ms=TIMEOUT_S * 1000) as client:

@@ -10,7 +10,8 @@ from adoption.command_config import read_command_config
 from cluster.config.client_properties import read_user_credentials
 from cluster.config.config import load_config
 from cluster.model.errors import StartupError
-from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, owner_properties_of
+from cluster.process.local_cluster import BROKER, CERTIFICATES, CONTROLLER, ZOOKEEPER, owner_properties_of
+from cluster.tls.authority import client, write_certificates
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.kafka_settings import known_to_klamm, listeners_of_broker, settings_of_broker, settings_of_controller
@@ -208,3 +209,10 @@ def test_a_folder_keeps_its_kind_of_brokers(tmp_path: Path) -> None:
 def test_what_klamm_does_not_know_is_kafkas_but_its_own_prefix_is_not() -> None:
     settings = {"log.message.format.version": "2.8", "min.insync.replicas": 2, "klamm.no.such.key": 1}
     assert known_to_klamm(settings) == {"min.insync.replicas": 2, "klamm.no.such.key": 1}
+
+
+def test_a_client_with_a_certificate_is_not_taken_for_the_user_with_a_password(tmp_path: Path) -> None:
+    """It may have the same name: the document on security certifies an alice, too."""
+    cluster = LocalCluster.create_or_open(tmp_path, controllers=1, brokers=1, is_secured=True)
+    write_certificates(tmp_path / CERTIFICATES, [client("alice")], days=1)
+    assert LocalCluster.create_or_open(tmp_path).user_properties is cluster.user_properties is None

@@ -14,6 +14,8 @@ from cluster.metrics.registry import exposition_name
 from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, LocalClusterState, Member
 from deploy.local.cluster_folder import TARGETS_FILE, ClusterFolder
 from deploy.prometheus.dashboard_rules import rendered
+from tests.observability.coverage import reason_of
+from tests.observability.selectors import STRIMZI, Dashboard, dashboards
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -64,6 +66,19 @@ def metrics_of(expression: str) -> set[str]:
 def test_rules_for_other_dashboards_are_made_by_the_tool(name: str) -> None:
     made = (COPIES / f"{name}.rules.yaml").read_text("utf-8")
     assert made == rendered(name), "run .venv/bin/python -m deploy.prometheus.dashboard_rules"
+
+
+@pytest.mark.parametrize("dashboard", dashboards(), ids=lambda dashboard: dashboard.path.rpartition("/")[2])
+def test_what_a_dashboard_of_others_asks_for_is_copied_or_has_no_meaning_here(dashboard: Dashboard) -> None:
+    name = "strimzi" if dashboard.repository == STRIMZI else "confluent"
+    copied = {rule["record"] for rule in rules(COPIES / f"{name}.rules.yaml")}
+    missing = [
+        query.panel
+        for query in dashboard.queries
+        if not {selector.partition("{")[0] for selector in query.selectors} <= copied
+        and ("zookeeper" in dashboard.path or not any(map(reason_of, query.selectors)))
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.name)
