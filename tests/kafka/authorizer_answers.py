@@ -246,7 +246,7 @@ async def _connected(endpoint: Endpoint, principal: Principal, host: str) -> Kaf
     await loop.create_connection(lambda: connection, endpoint.host, endpoint.port, local_addr=(host, 0))
     if principal != ANONYMOUS:
         own = ClientCredentials("PLAIN", principal.name, Secret(f"{principal.name}'s"))
-        await authenticate(connection.call, endpoint, lambda: own, timeout_s=TIMEOUT_S)
+        await authenticate(connection.call, endpoint, own, timeout_s=TIMEOUT_S)
     return connection
 
 
