@@ -18,6 +18,7 @@ from cluster.kafka_wire.message import Message
 from cluster.model.broker import Endpoint
 from cluster.model.errors import PeerNotConnectedError, PeerUnreachableError, UnresolvableHostError
 from cluster.sasl.clients import ClientCredentials, ReadCredentials
+from cluster.tls.untrusted import why_not_accepted
 
 RESPONSE_BYTES_MAX: Final = 128 * 1024 * 1024
 """A broker's metadata of 100,000 partitions has about 10 MB."""
@@ -96,7 +97,7 @@ class KafkaConnection(asyncio.Protocol):
         except socket.gaierror as error:
             raise UnresolvableHostError(address, f"the host name cannot be resolved: {error.strerror}") from error
         except (OSError, ssl.SSLError) as error:
-            raise PeerNotConnectedError(address, f"no connection: {error}") from error
+            raise PeerNotConnectedError(address, f"no connection: {why_not_accepted(str(error))}") from error
         if login is not None:
             connection._login = _Login(endpoint, login, timeout_s)
             await connection._authenticate(connection._login)
