@@ -9,6 +9,7 @@ from msgspec import Struct
 from admin.describing.health import HealthIssue, Severity
 from cluster.model.printable import counted
 from cluster.process.descriptors import UNLIMITED
+from cluster.zookeeper.acl import CONSUMERS
 
 OPEN_FILES_WANTED: Final = 16_384
 """From here on a process does not warn (`cluster.process.descriptors`)."""
@@ -106,10 +107,12 @@ def check_zookeeper(address: str, is_serving: bool) -> Diagnosis:
 
 def check_open_znodes(address: str, open_znodes: Sequence[str], *, governs_kafka: bool = False) -> Diagnosis:
     """Check znodes that everyone may change although `zookeeper.set.acl` is on. `governs_kafka`: the brokers are of
-    Apache Kafka.
+    Apache Kafka, which create `/consumers` open in any case (ZkData.defaultAcls).
     """
+    has_open_consumers = governs_kafka and CONSUMERS in open_znodes
+    open_znodes = [path for path in open_znodes if not governs_kafka or path != CONSUMERS]
     if not open_znodes:
-        besides = ", apart from /consumers, which brokers of Apache Kafka leave open" if governs_kafka else ""
+        besides = f", apart from {CONSUMERS}, which brokers of Apache Kafka leave open" if has_open_consumers else ""
         return Diagnosis("znode ACLs", Level.OK, f"{address}: every znode has an owner{besides}")
     return Diagnosis(
         "znode ACLs",

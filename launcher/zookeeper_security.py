@@ -122,7 +122,7 @@ async def open_znodes_of(config: NodeConfig, timeout_s: float) -> list[str]:
     async with asyncio.timeout(timeout_s):
         identity = read_credentials(settings), settings.zookeeper_tls
         async with _session(config.zookeeper, *identity, round(timeout_s * 1000)) as client:
-            return await open_znodes(client, governs_kafka=settings.governs_kafka)
+            return await open_znodes(client)
 
 
 @asynccontextmanager

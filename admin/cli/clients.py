@@ -11,9 +11,9 @@ from admin.cli.quotas import (
     DEFAULT,
     DeleteOption,
     QuotaTarget,
-    all_quotas,
     alter_quotas,
     checked_name,
+    quotas_and_tool,
     quotas_of,
     quotas_text,
 )
@@ -40,14 +40,15 @@ def list_clients(*, cluster: Cluster) -> None:
 
     Quotas of a user, with a client id or without, are in 'klamm users list'.
     """
-    found = [quotas for quotas in cluster.ask(all_quotas) if quotas.user is None]
+    quotas, tool = cluster.ask(lambda connected: quotas_and_tool(connected, "'klamm clients alter'"))
+    found = [owned for owned in quotas if owned.user is None]
     if cluster.form is not Format.TABLE:
-        documents = [{"client": quotas.client, "configs": quotas.documents} for quotas in found]
+        documents = [{"client": owned.client, "configs": owned.documents} for owned in found]
         write_document({"clients": documents}, cluster.form)
     elif found:
-        write_table(("client", "quotas"), [(quotas.client, quotas_text(quotas.documents)) for quotas in found])
+        write_table(("client", "quotas"), [(owned.client, quotas_text(owned.documents)) for owned in found])
     else:
-        say("no client id has a quota; 'klamm clients alter' gives one")
+        say(f"no client id has a quota; {tool} gives one")
 
 
 @app.command(epilog=examples("klamm clients describe reports", "klamm clients describe default -o json"))

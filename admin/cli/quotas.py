@@ -10,11 +10,13 @@ from admin.cli.output import say
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
 from admin.connecting.client import AdminClient
+from admin.connecting.connection import KAFKA
 from cluster.cli.documents import Format, write_document
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.configs import AlterConfigsResource, ConfigResource
 from cluster.requests.plans import Plan
 from cluster.requests.quotas import CLIENT_ENTITY, USER_ENTITY
+from cluster.znodes.configs import DEFAULT_ENTITY
 
 DEFAULT = "default"
 DeleteOption = Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a quota. Repeatable.")]
@@ -34,12 +36,12 @@ class QuotaTarget(Struct, frozen=True):
 
 
 def checked_name(name: str) -> str:
-    """The name as it was given. Raises BadParameter for an empty one: on the wire that is the default, which a script
-    with an unset variable does not mean.
+    """The name as it was given, and `default` for `<default>`, which lists have. Raises BadParameter for an empty one:
+    on the wire that is the default, which a script with an unset variable does not mean.
     """
     if not name:
         raise typer.BadParameter("is empty: name one, or 'default' for all that have no quota")
-    return name
+    return DEFAULT if name == DEFAULT_ENTITY else name
 
 
 async def quotas_of(connected: AdminClient, owner: QuotaTarget) -> list[dict[str, Any]]:
@@ -58,8 +60,8 @@ async def quotas_of(connected: AdminClient, owner: QuotaTarget) -> list[dict[str
 
 
 class OwnedQuotas(Struct, frozen=True):
-    """Quotas of a user, of a client id, or of both. A name is `default` for all that have none of their own, None where
-    it does not matter.
+    """Quotas of a user, of a client id, or of both. A name is `<default>` for all that have none of their own, as in
+    ZooKeeper, so that one who is called `default` is told apart; None where it does not matter.
     """
 
     user: str | None
@@ -80,10 +82,18 @@ async def all_quotas(connected: AdminClient) -> list[OwnedQuotas]:
     """List the quotas of all users and client ids. Raises ApiError."""
     found = []
     for entry in (await connected.describe_client_quotas()).entries:
-        names = {e.entity_type: DEFAULT if e.entity_name is None else e.entity_name for e in entry.entity}
+        names = {e.entity_type: DEFAULT_ENTITY if e.entity_name is None else e.entity_name for e in entry.entity}
         values = {value.key: value.value for value in entry.values}
         found.append(OwnedQuotas(names.get(USER_ENTITY), names.get(CLIENT_ENTITY), values))
     return found
+
+
+async def quotas_and_tool(connected: AdminClient, own: str) -> tuple[list[OwnedQuotas], str]:
+    """List all quotas, and say what gives one: the `own` command, or the tool of Apache Kafka where brokers are of it.
+    Raises ApiError.
+    """
+    is_kafka = (await connected.describe_cluster()).broker_protocol == KAFKA
+    return await all_quotas(connected), "kafka-configs.sh at a broker" if is_kafka else own
 
 
 def alter_quotas(

@@ -15,9 +15,9 @@ from admin.cli.quotas import (
     DeleteOption,
     OwnedQuotas,
     QuotaTarget,
-    all_quotas,
     alter_quotas,
     checked_name,
+    quotas_and_tool,
     quotas_of,
     quotas_text,
 )
@@ -130,18 +130,19 @@ def list_users(*, cluster: Cluster) -> None:
     'klamm clients list'.
     """
 
-    async def main(connected: AdminClient) -> tuple[list[dict[str, Any]], list[OwnedQuotas]]:
+    async def main(connected: AdminClient) -> tuple[list[dict[str, Any]], str]:
         credentials = (await connected.describe_user_scram_credentials()).results
-        return [_document(result) for result in credentials], await all_quotas(connected)
+        quotas, tool = await quotas_and_tool(connected, "'klamm users alter'")
+        return _listed([_document(result) for result in credentials], quotas), tool
 
-    users = _listed(*cluster.ask(main))
+    users, tool = cluster.ask(main)
     if cluster.form is not Format.TABLE:
         write_document({"users": users}, cluster.form)
     elif users:
         rows = [(user["user"], user["client"], _mechanisms(user), quotas_text(user["configs"])) for user in users]
         write_table(("user", "client", "mechanisms", "quotas"), rows)
     else:
-        say("no user has a password or a quota; 'klamm users set' and 'klamm users alter' give them")
+        say(f"no user has a password or a quota; 'klamm users set' gives a password, {tool} a quota")
 
 
 @app.command(epilog=examples("klamm users describe ann", "klamm users describe ann --client app -o json"))

@@ -52,7 +52,8 @@ class Trouble(StrEnum):
     NO_ACTIVE_CONTROLLER = (
         "no_active_controller",
         Severity.CRITICAL,
-        "start a controller; if one runs, see its log, and whether ZooKeeper serves: 'klamm doctor'",
+        "start a controller; if one runs, do what it waits for, or see its log, and whether ZooKeeper serves: "
+        "'klamm doctor'",
     )
     OFFLINE = (
         "offline_partition",

@@ -14,7 +14,7 @@ from cluster.security.kerberos_names import DEFAULT, KerberosRules, parse_kerber
 
 SASL_OF_LISTENERS: Final = "listener.name.LISTENER.sasl.*"
 """What documents call the settings of SASL with the prefix of a listener."""
-_OF_LISTENER: Final = re.compile(
+SASL_OF_ONE_LISTENER: Final = re.compile(
     r"listener\.name\.([a-z0-9][a-z0-9_.-]*?)\."
     r"(sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms|sasl\.kerberos\.service\.name"
     r"|sasl\.kerberos\.principal\.to\.local\.rules"
@@ -141,7 +141,7 @@ class SaslKeys(SaslListenerKeys):
     @classmethod
     def _gather_sasl_of_listeners(cls, values: Any) -> Any:
         """Gather the keys of single listeners into one value: listener name -> key -> value."""
-        return gather_of_listeners(values, _OF_LISTENER, SASL_OF_LISTENERS)
+        return gather_of_listeners(values, SASL_OF_ONE_LISTENER, SASL_OF_LISTENERS)
 
     def mechanisms_of(self, listener: str) -> tuple[str, ...]:
         """The mechanisms of a listener."""

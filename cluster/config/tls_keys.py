@@ -19,7 +19,7 @@ from cluster.tls.settings import HOW_TO_CONVERT, PROTOCOLS, TlsSettings
 ClientAuth = Literal["none", "requested", "required"]
 OF_LISTENERS: Final = "listener.name.LISTENER.ssl.*"
 """What documents call all `ssl.*` settings with the prefix of a listener."""
-_OF_LISTENER: Final = re.compile(r"listener\.name\.([a-z0-9][a-z0-9_.-]*?)\.(ssl\..+)")
+OF_ONE_LISTENER: Final = re.compile(r"listener\.name\.([a-z0-9][a-z0-9_.-]*?)\.(ssl\..+)")
 _STORES: Final = ("ssl_key", "ssl_truststore")
 """What the attributes of each store begin with."""
 _NETTY: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
@@ -130,7 +130,7 @@ class TlsKeys(SslKeys):
     @classmethod
     def _gather_those_of_listeners(cls, values: Any) -> Any:
         """Gather the keys of single listeners into one value: listener name -> key -> value."""
-        return gather_of_listeners(values, _OF_LISTENER, OF_LISTENERS)
+        return gather_of_listeners(values, OF_ONE_LISTENER, OF_LISTENERS)
 
     def client_auth_of(self, listener: str) -> ClientAuth:
         """Whether clients of the SSL listener of this name need a certificate."""

@@ -39,14 +39,25 @@ class Call(Protocol):
         """Send it. Raises PeerUnreachableError."""
 
 
-async def authenticate(call: Call, endpoint: Endpoint, read: ReadCredentials, *, timeout_s: float) -> float | None:
-    """Prove to a broker who this side is, and return for how many seconds that counts; None: without an end.
-
-    `read`: reads the credentials, once. Raises PeerRefusesError if the broker does not accept them, or if they cannot
-    be used; PeerUnreachableError if it does not answer. What is said names the listener, the mechanism and what to do.
+async def read_credentials(endpoint: Endpoint, read: ReadCredentials, *, timeout_s: float) -> ClientCredentials:
+    """Read the credentials, once. Raises PeerRefusesError if they cannot be used; PeerUnreachableError if it takes too
+    long.
     """
     try:
-        credentials = await _off_loop(endpoint, read, timeout_s)
+        return await _off_loop(endpoint, read, timeout_s)
+    except ConfigError as error:
+        raise _refused(endpoint, ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from error
+
+
+async def authenticate(
+    call: Call, endpoint: Endpoint, credentials: ClientCredentials, *, timeout_s: float
+) -> float | None:
+    """Prove to a broker who this side is, and return for how many seconds that counts; None: without an end.
+
+    Raises PeerRefusesError if the broker does not accept the credentials, or if they cannot be used;
+    PeerUnreachableError if it does not answer. What is said names the listener, the mechanism and what to do.
+    """
+    try:
         exchange = await _off_loop(endpoint, partial(credentials.begin, endpoint.host), timeout_s)
     except ConfigError as error:
         raise _refused(endpoint, ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from error

@@ -10,14 +10,15 @@ from collections import deque
 from itertools import count
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
-from cluster.kafka_wire.client_authentication import authenticate
+from cluster.kafka_wire.client_authentication import authenticate, read_credentials
 from cluster.kafka_wire.errors import MalformedMessageError
 from cluster.kafka_wire.frames import FrameError, FrameSplitter, with_size
 from cluster.kafka_wire.headers import decode_response, encode_request
 from cluster.kafka_wire.message import Message
 from cluster.model.broker import Endpoint
 from cluster.model.errors import PeerNotConnectedError, PeerUnreachableError, UnresolvableHostError
-from cluster.sasl.clients import ReadCredentials
+from cluster.sasl.clients import ClientCredentials, ReadCredentials
+from cluster.tls.untrusted import why_not_accepted
 
 RESPONSE_BYTES_MAX: Final = 128 * 1024 * 1024
 """A broker's metadata of 100,000 partitions has about 10 MB."""
@@ -58,6 +59,8 @@ class KafkaConnection(asyncio.Protocol):
         self._ids = count()
         self._why_closed = ""
         self._login: _Login | None = None
+        self._credentials: ClientCredentials | None = None
+        """Those of the last authentication."""
         self._authenticating = asyncio.Lock()
         self._renewed_at: float | None = None
         """On the clock of the event loop; None: never, or not yet."""
@@ -94,7 +97,7 @@ class KafkaConnection(asyncio.Protocol):
         except socket.gaierror as error:
             raise UnresolvableHostError(address, f"the host name cannot be resolved: {error.strerror}") from error
         except (OSError, ssl.SSLError) as error:
-            raise PeerNotConnectedError(address, f"no connection: {error}") from error
+            raise PeerNotConnectedError(address, f"no connection: {why_not_accepted(str(error))}") from error
         if login is not None:
             connection._login = _Login(endpoint, login, timeout_s)
             await connection._authenticate(connection._login)
@@ -156,14 +159,27 @@ class KafkaConnection(asyncio.Protocol):
                 await self._authenticate(self._login)
 
     async def _authenticate(self, login: _Login) -> None:
+        endpoint, timeout_s = login.endpoint, login.timeout_s
         try:
-            lifetime_s = await authenticate(self._call, login.endpoint, login.read, timeout_s=login.timeout_s)
+            credentials = await read_credentials(endpoint, login.read, timeout_s=timeout_s)
+            self._keep_identity(credentials)
+            lifetime_s = await authenticate(self._call, endpoint, credentials, timeout_s=timeout_s)
         except BaseException as error:
             # Also if the caller gave up: nobody knows then what the broker expects next.
             self._fail(error.why if isinstance(error, PeerUnreachableError) else "it was not authenticated")
             raise
+        self._credentials = credentials
         now = asyncio.get_running_loop().time()
         self._renewed_at = None if lifetime_s is None else now + _RENEWED_AFTER * lifetime_s
+
+    def _keep_identity(self, credentials: ClientCredentials) -> None:
+        """Raise PeerNotConnectedError if the connection was authenticated with another mechanism or as another user: a
+        broker refuses to change either (KIP-368), so that another connection is needed.
+        """
+        before = self._credentials
+        if before is not None and credentials.identity != before.identity:
+            why = f"made as {before.identity}, and the credentials are those of {credentials.identity}"
+            raise PeerNotConnectedError(self.address, why)
 
     def close(self) -> None:
         """Close it; calls that await an answer fail."""

@@ -144,6 +144,6 @@ def client_tls_of(folder: Path, state: LocalClusterState) -> TlsSettings | None:
 
 
 def owner_properties_of(folder: Path, state: LocalClusterState) -> Path | None:
-    """The file with the identity of the nodes of a secured cluster of Kafka's brokers; None for one without."""
+    """The file with the identity of the nodes of a secured cluster; None for one without."""
     file = folder.resolve() / CERTIFICATES / f"{OWNER}.properties"
     return file if state.is_secured and file.exists() else None

@@ -32,8 +32,7 @@ class AuthenticationSteps:
                 # Signatures of tokens take milliseconds.
                 step = await asyncio.to_thread(exchange.of.step, message)
             except AuthenticationFailedError as error:
-                self._failed.mark()
-                _log.info("Authentication failed", listener=exchange.listener, host=exchange.host, why=error.why)
+                self.report_failure(exchange.listener, exchange.host, error.why)
                 await asyncio.sleep(self._failure_delay_s)
                 raise ApiError(error.code, str(error)) from error
             except ConfigError as error:
@@ -43,3 +42,8 @@ class AuthenticationSteps:
         if step.user is not None:
             self._succeeded.mark()
         return step
+
+    def report_failure(self, listener: str, host: str, why: str) -> None:
+        """Count and log that a client has not proven who it is. `why`: printable."""
+        self._failed.mark()
+        _log.info("Authentication failed", listener=listener, host=host, why=why)

@@ -28,6 +28,7 @@ from cluster.model.errors import (
     TlsFailedError,
     UnresolvableHostError,
 )
+from cluster.tls.untrusted import why_not_accepted
 
 DOMAIN: Final = "klamm"
 
@@ -228,5 +229,5 @@ def _short_reason(call: grpc.aio.AioRpcError) -> str:
     if (known := next((reason for text, reason in _REASONS.items() if text in details), None)) is not None:
         return known
     if (handshake := _HANDSHAKE_ERROR.search(details)) is not None:
-        return f"{_HANDSHAKE}: {handshake['why']}"
+        return f"{_HANDSHAKE}: {why_not_accepted(handshake['why'])}"
     return f"{call.code().name}: {details}"

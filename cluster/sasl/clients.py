@@ -29,6 +29,12 @@ class ClientCredentials(Struct, frozen=True):
     mechanism_setting: str = "sasl.mechanism"
     kerberos: KerberosLogin | None = None
 
+    @property
+    def identity(self) -> str:
+        """The user or principal, where it is known without a token, and the mechanism."""
+        name = self.user if self.kerberos is None else self.kerberos.principal
+        return f"{name or 'the owner of a token'} by {self.mechanism}"
+
     def begin(self, host: str = "") -> ClientExchange:
         """Begin an exchange. `host`: of the server, as clients name it; GSSAPI needs it. Raises ConfigError, if the
         file cannot be used. Blocks, but asks no network.

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from cluster.tls.contexts import client_context
 from cluster.tls.live import LiveMaterial
 from cluster.tls.material import why_refused
+from cluster.tls.untrusted import why_not_accepted
 
 
 class TlsSockets:
@@ -61,7 +62,8 @@ class TlsSockets:
 
     def _explained(self, error: ssl.SSLError) -> str:
         if isinstance(error, ssl.SSLCertVerificationError):
-            return f"its certificate is not accepted: {error.verify_message}"
+            why = why_not_accepted(error.verify_message, "zookeeper.ssl.truststore.location")
+            return f"its certificate is not accepted: {why}"
         if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
             return "it does not speak TLS: name its secureClientPort, or set zookeeper.ssl.client.enable to false"
         if isinstance(error, ssl.SSLEOFError):

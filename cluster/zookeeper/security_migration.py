@@ -129,13 +129,11 @@ async def znodes_of_cluster(client: KazooAccessLists) -> list[str]:
     return found
 
 
-async def open_znodes(client: KazooAccessLists, *, governs_kafka: bool = False) -> list[str]:
+async def open_znodes(client: KazooAccessLists) -> list[str]:
     """List the znodes of a cluster that everyone may change, although they are to have an owner. Without a chroot the
     roots are not of the cluster alone, and `/consumers` is to be open where it is used.
-
-    `governs_kafka`: the brokers are of Apache Kafka, which create `/consumers` open in any case (ZkData.defaultAcls).
     """
-    leaves_consumers = governs_kafka or await has_old_consumers(client)
+    leaves_consumers = await has_old_consumers(client)
     shared = {*(() if client.has_chroot else ROOTS_OF_SERVER), *((CONSUMERS,) if leaves_consumers else ())}
     paths = [path for path in await znodes_of_cluster(client) if path not in shared]
     found: list[str] = []

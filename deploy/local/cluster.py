@@ -118,8 +118,9 @@ class LocalCluster:
             cluster = cls(folder, _new_state(zookeeper, owns, first_port, kafka or "", is_secured=is_secured))
             if is_secured:
                 cluster._files.make_certificates()
+                cluster._files.make_owner_file()
                 if cluster.state.kafka:
-                    cluster._files.make_client_files()
+                    cluster._files.make_user_file()
         cluster._grow(CONTROLLER, controllers)
         cluster._grow(BROKER, brokers)
         for member, rack in zip(cluster.members(BROKER), itertools.cycle(racks or ("",)), strict=False):

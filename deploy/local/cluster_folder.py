@@ -151,11 +151,14 @@ class ClusterFolder:
         """Make the authority of a secured cluster, and the certificate that commands show. Raises StartupError."""
         self._write_certificate(client(CLIENT))
 
-    def make_client_files(self) -> None:
-        """Make the files of a secured cluster of Kafka's brokers for the identity of its nodes, and for a user."""
+    def make_owner_file(self) -> None:
+        """Make the file of a secured cluster for the identity of its nodes, which owns the znodes."""
         keystore = self._certificates / f"{OWNER}.pem"
         self._write_certificate(replace(node(CONTROLLER, 0), file=keystore.name))
         self._write_properties(OWNER, owner_properties(keystore, self._authority))
+
+    def make_user_file(self) -> None:
+        """Make the file of a user of Kafka's brokers."""
         self._write_properties(USER, user_properties(USER, self._authority))
 
     def _write_properties(self, name: str, lines: Mapping[str, object]) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.config.sasl_keys import SASL_OF_ONE_LISTENER
 from cluster.config.settings import Settings
+from cluster.config.tls_keys import OF_ONE_LISTENER
 from cluster.process.local_cluster import BROKER, LocalClusterState, Member
 from cluster.security.acls import ACL_AUTHORIZER
 from deploy.local.kafka_jars import protocol_of
@@ -30,7 +32,12 @@ _ENABLED: Final = "sasl.enabled.mechanisms"
 def known_to_klamm(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Take the settings that a controller can have; a wrong key of klamm's stays in, to be refused."""
     known = {field.alias for field in Settings.model_fields.values()}
-    return {key: value for key, value in settings.items() if key in known or key.startswith(_OWN)}
+
+    def is_known(key: str) -> bool:
+        of_listener = OF_ONE_LISTENER.fullmatch(key) or SASL_OF_ONE_LISTENER.fullmatch(key)
+        return key in known or key.startswith(_OWN) or of_listener is not None
+
+    return {key: value for key, value in settings.items() if is_known(key)}
 
 
 def settings_of_controller(state: LocalClusterState, controller: Member) -> dict[str, Any]:

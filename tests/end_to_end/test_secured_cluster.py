@@ -145,7 +145,7 @@ def test_a_user_has_its_quota_whatever_its_client_calls_itself(cluster: LocalClu
         ("ann", None, ["SCRAM-SHA-512"], []),
     ]
     of_clients = as_json(cluster, "clients", "list")["clients"]
-    assert of_clients == [{"client": "default", "configs": [{"name": "consumer_byte_rate", "value": "2000000"}]}]
+    assert of_clients == [{"client": "<default>", "configs": [{"name": "consumer_byte_rate", "value": "2000000"}]}]
     nobody = run_klamm("users", "describe", "nobody", "--data", str(cluster.folder))
     assert (nobody.returncode, nobody.stdout) == (1, "")
     assert "user nobody has neither a password nor a quota of its own" in nobody.stderr

@@ -13,6 +13,8 @@ from cluster.model.broker import BrokerId, ControllerId
 from cluster.model.errors import ErrorCode
 from cluster.model.exit_codes import ExitCode
 from cluster.requests.cluster import DescribedController, Finding
+from cluster.requests.quotas import ClientQuotaEntity, ClientQuotaEntry, ClientQuotaValue
+from cluster.requests.users import DescribeUserScramCredentialsResult, ScramCredentialInfo
 from state_log.record import CHAIN_START, STATE_CHANGE_VERSION, Cause, Kind, LoggedStateChange
 from tests.kafka.governed import CONTROLLER, LOG_DIR, TOPIC, KafkaGoverned, kafka_governed
 from tests.processes.commands import run_klamm
@@ -99,6 +101,34 @@ async def test_health_says_which_brokers_it_cannot_ask(cluster: KafkaGoverned) -
     cluster.security_protocol = "SSL"
     answer = await klamm(cluster, "cluster", "health")
     assert "not checked: log directories of brokers 1, 2, which take SSL only" in answer.stderr
+
+
+@pytest.mark.parametrize(("command", "who"), [("clients", "no client id has a quota"), ("users", "no user has a")])
+async def test_what_gives_a_quota_is_a_tool_that_kafkas_brokers_take(
+    cluster: KafkaGoverned, command: str, who: str
+) -> None:
+    answer = await klamm(cluster, command, "list")
+    assert who in answer.stderr
+    assert "kafka-configs.sh at a broker" in answer.stderr
+    assert f"klamm {command} alter" not in answer.stderr
+
+
+async def test_one_who_is_called_default_is_not_the_default_of_all(cluster: KafkaGoverned) -> None:
+    rate = (ClientQuotaValue("producer_byte_rate", "5"),)
+    cluster.quotas = (
+        ClientQuotaEntry((ClientQuotaEntity("user", None),), rate),
+        ClientQuotaEntry((ClientQuotaEntity("client-id", None),), rate),
+        ClientQuotaEntry((ClientQuotaEntity("client-id", "default"),), rate),
+    )
+    info = ScramCredentialInfo(2, 4096)
+    cluster.users = (DescribeUserScramCredentialsResult("default", ErrorCode.NONE, credential_infos=(info,)),)
+    users = json.loads((await klamm(cluster, "users", "list", "-o", "json")).stdout)["users"]
+    assert [(user["user"], len(user["mechanisms"]), len(user["configs"])) for user in users] == [
+        ("<default>", 0, 1),
+        ("default", 1, 0),
+    ]
+    clients = json.loads((await klamm(cluster, "clients", "list", "-o", "json")).stdout)["clients"]
+    assert [client["client"] for client in clients] == ["<default>", "default"]
 
 
 async def test_the_kind_of_the_brokers_is_shown(cluster: KafkaGoverned) -> None:

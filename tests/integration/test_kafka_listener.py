@@ -13,6 +13,12 @@ from cluster.kafka_wire.messages import partitions as wire_partitions
 from cluster.kafka_wire.messages import topics as wire_topics
 from cluster.kafka_wire.messages.acls import DescribeAclsResponse
 from cluster.kafka_wire.messages.api_keys import ApiKey
+from cluster.kafka_wire.messages.authentication import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest, ControlledShutdownResponse
 from cluster.kafka_wire.messages.configs import DescribeConfigsResponse, DescribeConfigsResult
 from cluster.kafka_wire.messages.connections import (
@@ -207,6 +213,18 @@ async def test_the_rest_goes_to_a_broker_and_back_byte_for_byte_over_one_connect
 
 
 @pytest.mark.rule("D-84")
+async def test_who_authenticates_at_a_listener_without_sasl_learns_it() -> None:
+    """As by Kafka; a client with security.protocol=SASL_SSL at a listener with SSL says then what is wrong."""
+    peer = KafkaPeer({})
+    async with listener_with(peer, Scripted(lambda _: None)) as servers, connected(servers) as client:
+        offered = await asked(client, SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+        assert offered.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        proof = SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")
+        answer = await asked(client, proof, 2, SaslAuthenticateResponse)
+        assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert peer.asked == []
+
+
 async def test_without_a_live_broker_the_connection_is_closed() -> None:
     async with kafka_listener(Scripted(lambda _: None)) as servers, connected(servers) as client:
         with pytest.raises(PeerUnreachableError):

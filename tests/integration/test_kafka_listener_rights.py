@@ -18,14 +18,24 @@ from cluster.kafka_wire.messages import topics as wire_topics
 from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest, ControlledShutdownResponse
 from cluster.kafka_wire.messages.configs import (
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntityData,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntityData,
+    AlterClientQuotasResponseEntryData,
+    AlterConfigsRequest,
+    AlterConfigsRequestAlterConfigsResource,
+    AlterConfigsResponse,
+    AlterConfigsResponseAlterConfigsResourceResponse,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
     IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
 )
 from cluster.kafka_wire.messages.connections import ListGroupsRequest, ListGroupsResponse
 from cluster.kafka_wire.messages.data import (
@@ -87,11 +97,16 @@ def described(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
 
 
 def altered(request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    named = IncrementalAlterConfigsResponseAlterConfigsResourceResponse
     return IncrementalAlterConfigsResponse(
-        responses=tuple(
-            AlterConfigsResourceResponse(resource_type=r.resource_type, resource_name=r.resource_name)
-            for r in request.resources
-        )
+        responses=tuple(named(resource_type=r.resource_type, resource_name=r.resource_name) for r in request.resources)
+    )
+
+
+def replaced(request: AlterConfigsRequest) -> AlterConfigsResponse:
+    named = AlterConfigsResponseAlterConfigsResourceResponse
+    return AlterConfigsResponse(
+        responses=tuple(named(resource_type=r.resource_type, resource_name=r.resource_name) for r in request.resources)
     )
 
 
@@ -110,6 +125,7 @@ def broker() -> KafkaPeer:
             ApiKey.METADATA: metadata,
             ApiKey.DESCRIBE_CONFIGS: described,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: altered,
+            ApiKey.ALTER_CONFIGS: replaced,
             ApiKey.DESCRIBE_CLUSTER: lambda _: coordinators.DescribeClusterResponse(cluster_id="c"),
             ApiKey.INIT_PRODUCER_ID: lambda _: coordinators.InitProducerIdResponse(producer_id=7),
             ApiKey.FIND_COORDINATOR: found,
@@ -229,13 +245,41 @@ async def test_configs_are_described_and_altered_by_right() -> None:
         expected = [("seen", 0), ("hidden", 29), ("1", 31)]
         assert [(r.resource_name, r.error_code) for r in answer.results] == expected
         changed = tuple(
-            AlterConfigsResource(resource_type=r.resource_type, resource_name=r.resource_name) for r in resources
+            IncrementalAlterConfigsRequestAlterConfigsResource(
+                resource_type=r.resource_type, resource_name=r.resource_name
+            )
+            for r in resources
         )
         done = await asked(
             client, IncrementalAlterConfigsRequest(resources=changed), 1, IncrementalAlterConfigsResponse
         )
         assert [(r.resource_name, r.error_code) for r in done.responses] == expected
+        # Old clients, as MirrorMaker before 3.5, replace all configs of a topic at once.
+        whole = tuple(
+            AlterConfigsRequestAlterConfigsResource(resource_type=r.resource_type, resource_name=r.resource_name)
+            for r in resources
+        )
+        old = await asked(client, AlterConfigsRequest(resources=whole, validate_only=True), 1, AlterConfigsResponse)
+        assert [(r.resource_name, r.error_code) for r in old.responses] == expected
     assert [r.resource_name for r in peer.of(ApiKey.INCREMENTAL_ALTER_CONFIGS)[0].resources] == ["seen"]
+    (sent,) = peer.of(ApiKey.ALTER_CONFIGS)
+    assert [r.resource_name for r in sent.resources] == ["seen"]
+    assert sent.validate_only
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+async def test_quotas_are_altered_by_right_and_a_refusal_names_each_entity(is_allowed: bool) -> None:
+    entity = AlterClientQuotasRequestEntityData(entity_type="user", entity_name=None)
+    request = AlterClientQuotasRequest(entries=(AlterClientQuotasRequestEntryData(entity=(entity,)),))
+    answered = AlterClientQuotasResponseEntityData(entity_type="user", entity_name=None)
+    done = AlterClientQuotasResponse(entries=(AlterClientQuotasResponseEntryData(entity=(answered,)),))
+    peer = KafkaPeer({ApiKey.ALTER_CLIENT_QUOTAS: lambda _: done})
+    operation = Operation.ALTER_CONFIGS if is_allowed else Operation.DESCRIBE_CONFIGS
+    async with client_of(peer, by_name(ResourceType.CLUSTER, "kafka-cluster", allow(operation))) as client:
+        (entry,) = (await asked(client, request, 1, AlterClientQuotasResponse)).entries
+        assert entry.entity == (answered,)
+        assert entry.error_code == (ErrorCode.NONE if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    assert peer.of(ApiKey.ALTER_CLIENT_QUOTAS) == ([request] if is_allowed else [])
 
 
 async def test_requests_of_the_active_controller_need_the_right_of_the_client() -> None:
@@ -292,7 +336,7 @@ async def test_a_controller_for_brokers_only_passes_on_nothing_not_even_of_its_s
     """Requests of an API that it answers for itself alone, about anything else."""
     peer, root = broker(), frozenset({ANONYMOUS})
     resources = (DescribeConfigsResource(resource_type=2, resource_name="seen"),)
-    changed = (AlterConfigsResource(resource_type=2, resource_name="seen"),)
+    changed = (IncrementalAlterConfigsRequestAlterConfigsResource(resource_type=2, resource_name="seen"),)
     async with client_of(peer, {}, super_users=root, refuses_clients=True) as client:
         (shown,) = (
             await asked(client, DescribeConfigsRequest(resources=resources), 4, DescribeConfigsResponse)

@@ -27,7 +27,7 @@ from cluster.kafka_wire.messages.brokers import ControlledShutdownResponse as Sh
 from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import BrokerId, Endpoint
-from cluster.model.errors import ErrorCode, PeerRefusesError, PeerUnreachableError
+from cluster.model.errors import ErrorCode, PeerNotConnectedError, PeerRefusesError, PeerUnreachableError
 from cluster.requests.agents import ControlledShutdownResponse
 from cluster.rpc.rights import guarded
 from cluster.sasl.clients import ClientCredentials
@@ -281,9 +281,48 @@ async def test_a_connection_keeps_its_user(made: Setup, users: Directory) -> Non
         await client.prove()
         await client.begin()
         answer = await client.prove(b"\0bob\0b")
-        assert (answer.error_code, answer.error_message) == (58, "a connection cannot change its user")
+        why = "re-authentication cannot change the user of a connection from User:alice to User:bob"
+        assert (answer.error_code, answer.error_message) == (58, why)
         client.raw.send(encode_request(SHUTDOWN, 3, 1, "c"))
         assert await client.raw.is_closed()
+
+
+async def test_a_connection_keeps_its_mechanism(made: Setup, users: Directory) -> None:
+    """As Kafka has it: the handshake succeeds, and the message after it closes the connection without an answer."""
+    async with listening(made, users) as found, peer(found.endpoint) as client:
+        await client.begin()
+        await client.prove()
+        await client.begin()
+        assert (await client.prove()).error_code == 0
+        assert (await client.begin("SCRAM-SHA-512")).error_code == 0
+        client.raw.send(encode_request(SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=abcdefghijkl"), 2, 1, "c"))
+        assert await client.raw.is_closed()
+    async with listening(made, users) as found, peer(found.endpoint) as client:
+        await client.begin()
+        await client.prove()
+        await client.begin("SCRAM-SHA-512")
+        client.raw.send(encode_request(SHUTDOWN, 3, 1, "c"))
+        assert await client.raw.is_closed()
+        assert found.handler.asked == []
+
+
+@pytest.mark.parametrize("changed", [("SCRAM-SHA-512", "alice"), ("PLAIN", "bob")])
+async def test_credentials_of_another_user_or_mechanism_are_for_another_connection(
+    made: Setup, users: Directory, changed: tuple[str, str]
+) -> None:
+    """A file that is replaced by one for another user is no wrong password: nobody is asked, and nothing was sent."""
+    mechanism, user = changed
+    given = [credentials(made, "PLAIN"), credentials(made, mechanism, user=user)]
+    async with listening(made, users, session_ms=700) as found:
+        connection = await found.open(lambda: given.pop(0))
+        why = ""
+        while connection.is_open:
+            try:
+                assert await shut_down(connection) is ErrorCode.NONE
+            except PeerNotConnectedError as error:
+                why = str(error)
+    assert why.endswith(f"made as alice by PLAIN, and the credentials are those of {user} by {mechanism}")
+    assert given == []
 
 
 async def test_a_request_after_the_end_of_the_session_closes_the_connection(made: Setup, users: Directory) -> None:

@@ -5,12 +5,14 @@ By them a controller of klamm is compared with a broker of the same cluster that
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from cluster.kafka_wire.apis import api_of
 from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.headers import decode_response, encode_request
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages import acls, brokers, configs, coordinators, data, partitions, topics
 from cluster.kafka_wire.messages.connections import ListGroupsRequest
@@ -36,6 +38,36 @@ class Attack(NamedTuple):
     name: str
     request: Message
     version: int
+
+    @property
+    def api(self) -> str:
+        """The name of its API."""
+        return api_of(type(self.request)).name
+
+    def frame(self) -> bytes:
+        """The request with its header."""
+        return encode_request(self.request, self.version, 0, "attacker")
+
+    def answer(self, frame: bytes) -> Message:
+        """What a frame answers."""
+        return decode_response(api_of(type(self.request)).response_type, self.version, frame)[1]
+
+
+class AnyRequest(Protocol):
+    """A request of any kind, with the name that it has in a table."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def api(self) -> str:
+        """The name of its API."""
+
+    def frame(self) -> bytes:
+        """The request with its header."""
+
+    def answer(self, frame: bytes) -> Any:
+        """What a frame answers."""
 
 
 def attacks(
@@ -80,10 +112,10 @@ def attacks(
     ):
         described = configs.DescribeConfigsResource(resource_type=kind, resource_name=name)
         yield Attack(f"DescribeConfigs {kind}", configs.DescribeConfigsRequest(resources=(described,)), 1)
-        changed = configs.AlterConfigsResource(
+        changed = configs.IncrementalAlterConfigsRequestAlterConfigsResource(
             resource_type=kind,
             resource_name=name,
-            configs=(configs.AlterableConfig(name=key, config_operation=0, value="1"),),
+            configs=(configs.IncrementalAlterConfigsRequestAlterableConfig(name=key, config_operation=0, value="1"),),
         )
         yield Attack(f"AlterConfigs {kind}", configs.IncrementalAlterConfigsRequest(resources=(changed,)), 0)
     password = configs.ScramCredentialUpsertion(
@@ -118,11 +150,11 @@ class Attacker:
         """What each attack at this address is answered with."""
         return await self.answers(address, attacks(topic))
 
-    async def answers(self, address: str, asked: Iterable[Attack]) -> dict[str, str]:
+    async def answers(self, address: str, asked: Iterable[AnyRequest]) -> dict[str, str]:
         """What each of these is answered with."""
         return {attack.name: await self._errors(address, attack) for attack in asked}
 
-    async def _errors(self, address: str, attack: Attack) -> str:
+    async def _errors(self, address: str, attack: AnyRequest) -> str:
         host, _, port = address.rpartition(":")
         protocol = "SSL" if self._login is None else "SASL_SSL"
         endpoint = Endpoint(host, int(port), protocol, protocol)
@@ -132,8 +164,7 @@ class Attacker:
                 endpoint, client_id="attacker", timeout_s=TIMEOUT_S, tls=self._tls, login=self._login
             )
             try:
-                kind = api_of(type(attack.request)).response_type
-                answer = await connection.call(attack.request, attack.version, kind, timeout_s=TIMEOUT_S)
+                answer = attack.answer(await connection.call_raw(attack.frame(), timeout_s=TIMEOUT_S))
             finally:
                 connection.close()
         except PeerUnreachableError:
@@ -147,10 +178,11 @@ def _codes(value: Any) -> set[int]:
     """All errors in an answer, and nothing else of it, but how many topics it shows."""
     if isinstance(value, tuple):
         return set().union(*map(_codes, value))
-    if not isinstance(value, Struct):
+    if not isinstance(value, Struct | SimpleNamespace):
         return set()
     own = {code} if (code := getattr(value, "error_code", 0)) else set()
-    return own.union(*(_codes(getattr(value, name)) for name in value.__struct_fields__))
+    fields = vars(value) if isinstance(value, SimpleNamespace) else value.__struct_fields__
+    return own.union(*(_codes(getattr(value, name)) for name in fields))
 
 
 def shown_topics(answer: data.MetadataResponse) -> list[str]:

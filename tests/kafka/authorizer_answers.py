@@ -105,10 +105,10 @@ def _about_configs() -> Iterator[Question]:
     asked = configs.DescribeConfigsRequest(resources=tuple(described))
     yield Question(asked, 1, lambda answer: of("DescribeConfigs", answer.results))
     altered = tuple(
-        configs.AlterConfigsResource(
+        configs.IncrementalAlterConfigsRequestAlterConfigsResource(
             resource_type=kind,
             resource_name=name,
-            configs=(configs.AlterableConfig(name=key, config_operation=0, value="1"),),
+            configs=(configs.IncrementalAlterConfigsRequestAlterableConfig(name=key, config_operation=0, value="1"),),
         )
         for kind, name, key in [
             *((_TOPIC, name, "retention.ms") for name in NAMES),
@@ -246,7 +246,7 @@ async def _connected(endpoint: Endpoint, principal: Principal, host: str) -> Kaf
     await loop.create_connection(lambda: connection, endpoint.host, endpoint.port, local_addr=(host, 0))
     if principal != ANONYMOUS:
         own = ClientCredentials("PLAIN", principal.name, Secret(f"{principal.name}'s"))
-        await authenticate(connection.call, endpoint, lambda: own, timeout_s=TIMEOUT_S)
+        await authenticate(connection.call, endpoint, own, timeout_s=TIMEOUT_S)
     return connection
 
 

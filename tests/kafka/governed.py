@@ -25,6 +25,7 @@ from cluster.requests import cluster as asked
 from cluster.requests.data import EARLIEST_TIMESTAMP
 from cluster.requests.elections import PlanControlledShutdownRequest, PlanControlledShutdownResponse
 from cluster.requests.plans import DescribedPartition
+from cluster.requests.quotas import ClientQuotaEntry, DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from cluster.requests.reassignments import DescribeReassignmentsRequest, DescribeReassignmentsResponse
 from cluster.requests.topics import (
     DescribedTopic,
@@ -32,6 +33,11 @@ from cluster.requests.topics import (
     DescribeTopicDeletionsResponse,
     DescribeTopicsRequest,
     DescribeTopicsResponse,
+)
+from cluster.requests.users import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
 )
 from cluster.rpc.serving import RpcServer
 from state_log.record import incarnation_id
@@ -65,6 +71,8 @@ class KafkaGoverned:
         """What the controller knows to be wrong."""
         self.knows_brokers_after = 0
         """So many descriptions are without brokers first, as of a controller that has not loaded them yet."""
+        self.quotas: tuple[ClientQuotaEntry, ...] = ()
+        self.users: tuple[DescribeUserScramCredentialsResult, ...] = ()
         self.standbys: tuple[asked.DescribedController, ...] = ()
         head = asked.LogHead(f"controller-{CONTROLLER}", incarnation_id(1, 1), 2, "1" * 64, "", 1, "1" * 64)
         self._answers: dict[type, Callable[[Any], Any]] = {
@@ -78,6 +86,8 @@ class KafkaGoverned:
             DescribeReassignmentsRequest: lambda _: DescribeReassignmentsResponse(()),
             DescribeTopicDeletionsRequest: lambda _: DescribeTopicDeletionsResponse(()),
             PlanControlledShutdownRequest: lambda _: PlanControlledShutdownResponse(),
+            DescribeClientQuotasRequest: lambda _: DescribeClientQuotasResponse(self.quotas),
+            DescribeUserScramCredentialsRequest: lambda _: DescribeUserScramCredentialsResponse(self.users),
         }
 
     @property

@@ -1,6 +1,7 @@
 """Made by cluster/kafka_wire/make_messages.py; do not edit.
 
-Messages and their versions: AlterUserScramCredentialsRequest 0, AlterUserScramCredentialsResponse 0,
+Messages and their versions: AlterClientQuotasRequest 0-1, AlterClientQuotasResponse 0-1, AlterConfigsRequest 0-2,
+AlterConfigsResponse 0-2, AlterUserScramCredentialsRequest 0, AlterUserScramCredentialsResponse 0,
 DescribeConfigsRequest 0-4, DescribeConfigsResponse 0-4, IncrementalAlterConfigsRequest 0-1,
 IncrementalAlterConfigsResponse 0-1.
 """
@@ -8,6 +9,95 @@ IncrementalAlterConfigsResponse 0-1.
 from typing import ClassVar
 
 from cluster.kafka_wire.message import Message
+
+
+class AlterClientQuotasRequestEntityData(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterClientQuotasRequest"
+
+    entity_type: str = ""
+    entity_name: str | None = ""
+
+
+class OpData(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterClientQuotasRequest"
+
+    key: str = ""
+    value: float = 0.0
+    remove: bool = False
+
+
+class AlterClientQuotasRequestEntryData(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterClientQuotasRequest"
+
+    entity: tuple[AlterClientQuotasRequestEntityData, ...] = ()
+    ops: tuple[OpData, ...] = ()
+
+
+class AlterClientQuotasRequest(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterClientQuotasRequest"
+
+    entries: tuple[AlterClientQuotasRequestEntryData, ...] = ()
+    validate_only: bool = False
+
+
+class AlterClientQuotasResponseEntityData(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterClientQuotasResponse"
+
+    entity_type: str = ""
+    entity_name: str | None = ""
+
+
+class AlterClientQuotasResponseEntryData(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterClientQuotasResponse"
+
+    error_code: int = 0
+    error_message: str | None = ""
+    entity: tuple[AlterClientQuotasResponseEntityData, ...] = ()
+
+
+class AlterClientQuotasResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterClientQuotasResponse"
+
+    throttle_time_ms: int = 0
+    entries: tuple[AlterClientQuotasResponseEntryData, ...] = ()
+
+
+class AlterConfigsRequestAlterableConfig(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterConfigsRequest"
+
+    name: str = ""
+    value: str | None = ""
+
+
+class AlterConfigsRequestAlterConfigsResource(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterConfigsRequest"
+
+    resource_type: int = 0
+    resource_name: str = ""
+    configs: tuple[AlterConfigsRequestAlterableConfig, ...] = ()
+
+
+class AlterConfigsRequest(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterConfigsRequest"
+
+    resources: tuple[AlterConfigsRequestAlterConfigsResource, ...] = ()
+    validate_only: bool = False
+
+
+class AlterConfigsResponseAlterConfigsResourceResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterConfigsResponse"
+
+    error_code: int = 0
+    error_message: str | None = ""
+    resource_type: int = 0
+    resource_name: str = ""
+
+
+class AlterConfigsResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterConfigsResponse"
+
+    throttle_time_ms: int = 0
+    responses: tuple[AlterConfigsResponseAlterConfigsResourceResponse, ...] = ()
 
 
 class ScramCredentialDeletion(Message, frozen=True, kw_only=True):
@@ -104,7 +194,7 @@ class DescribeConfigsResponse(Message, frozen=True, kw_only=True):
     results: tuple[DescribeConfigsResult, ...] = ()
 
 
-class AlterableConfig(Message, frozen=True, kw_only=True):
+class IncrementalAlterConfigsRequestAlterableConfig(Message, frozen=True, kw_only=True):
     SCHEMA: ClassVar[str] = "IncrementalAlterConfigsRequest"
 
     name: str = ""
@@ -112,22 +202,22 @@ class AlterableConfig(Message, frozen=True, kw_only=True):
     value: str | None = ""
 
 
-class AlterConfigsResource(Message, frozen=True, kw_only=True):
+class IncrementalAlterConfigsRequestAlterConfigsResource(Message, frozen=True, kw_only=True):
     SCHEMA: ClassVar[str] = "IncrementalAlterConfigsRequest"
 
     resource_type: int = 0
     resource_name: str = ""
-    configs: tuple[AlterableConfig, ...] = ()
+    configs: tuple[IncrementalAlterConfigsRequestAlterableConfig, ...] = ()
 
 
 class IncrementalAlterConfigsRequest(Message, frozen=True, kw_only=True):
     SCHEMA: ClassVar[str] = "IncrementalAlterConfigsRequest"
 
-    resources: tuple[AlterConfigsResource, ...] = ()
+    resources: tuple[IncrementalAlterConfigsRequestAlterConfigsResource, ...] = ()
     validate_only: bool = False
 
 
-class AlterConfigsResourceResponse(Message, frozen=True, kw_only=True):
+class IncrementalAlterConfigsResponseAlterConfigsResourceResponse(Message, frozen=True, kw_only=True):
     SCHEMA: ClassVar[str] = "IncrementalAlterConfigsResponse"
 
     error_code: int = 0
@@ -140,4 +230,4 @@ class IncrementalAlterConfigsResponse(Message, frozen=True, kw_only=True):
     SCHEMA: ClassVar[str] = "IncrementalAlterConfigsResponse"
 
     throttle_time_ms: int = 0
-    responses: tuple[AlterConfigsResourceResponse, ...] = ()
+    responses: tuple[IncrementalAlterConfigsResponseAlterConfigsResourceResponse, ...] = ()

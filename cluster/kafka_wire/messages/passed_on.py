@@ -28,7 +28,7 @@ class CreateDelegationTokenResponse(Message, frozen=True, kw_only=True):
     throttle_time_ms: int = 0
 
 
-class EntityData(Message, frozen=True, kw_only=True):
+class DescribeClientQuotasResponseEntityData(Message, frozen=True, kw_only=True):
     SCHEMA: ClassVar[str] = "DescribeClientQuotasResponse"
 
     entity_type: str = ""
@@ -42,10 +42,10 @@ class ValueData(Message, frozen=True, kw_only=True):
     value: float = 0.0
 
 
-class EntryData(Message, frozen=True, kw_only=True):
+class DescribeClientQuotasResponseEntryData(Message, frozen=True, kw_only=True):
     SCHEMA: ClassVar[str] = "DescribeClientQuotasResponse"
 
-    entity: tuple[EntityData, ...] = ()
+    entity: tuple[DescribeClientQuotasResponseEntityData, ...] = ()
     values: tuple[ValueData, ...] = ()
 
 
@@ -55,7 +55,7 @@ class DescribeClientQuotasResponse(Message, frozen=True, kw_only=True):
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = ""
-    entries: tuple[EntryData, ...] | None = ()
+    entries: tuple[DescribeClientQuotasResponseEntryData, ...] | None = ()
 
 
 class DescribedDelegationTokenRenewer(Message, frozen=True, kw_only=True):

@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple
 
-import structlog
-
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.codec import decode
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
@@ -22,6 +20,7 @@ from cluster.kafka_wire.messages.authentication import (
     SaslHandshakeResponse,
 )
 from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.printable import printable
 from cluster.rpc.authentication_steps import AuthenticationSteps
 from cluster.rpc.callers import IdentifiedCaller, host_of
 from cluster.sasl.listeners import ServerMechanisms
@@ -32,8 +31,6 @@ from controller.adapters.kafka.broker_versions import BrokerVersions
 from controller.adapters.kafka.local_answers import api_versions
 from controller.adapters.kafka.served_connection import ConnectionHandler, RefusedConnectionError
 from controller.adapters.kafka.versions import OF_SASL, announced
-
-_log = structlog.stdlib.get_logger()
 
 _TO_CLIENT: Final = frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE})
 """Errors that a client is told. After others it is to try again, for which its connection is closed: Kafka's clients
@@ -79,6 +76,8 @@ class AuthenticatingSession:
         self._exchange_id: str | None = None
         """The exchange that is under way; empty: it was begun, and no message has come yet."""
         self._mechanism = ""
+        self._proven_mechanism = ""
+        """That of the session, which it keeps."""
         self._has_headers = True
         self._is_over = False
 
@@ -124,6 +123,11 @@ class AuthenticatingSession:
             self._has_headers = header.api_version > 0
         else:
             code, self._is_over = ErrorCode.UNSUPPORTED_SASL_MECHANISM, True
+        if self._session is not None and asked.mechanism in known and asked.mechanism != self._proven_mechanism:
+            # Kafka accepts the handshake, and closes the connection at the message that follows it.
+            why = f"mechanism {asked.mechanism} instead of {self._proven_mechanism}"
+            self._is_over = True
+            self._listener.steps.report_failure(self._listener.name, self._host, f"re-authentication by {why}")
         answer = SaslHandshakeResponse(error_code=code, mechanisms=known)
         return encode_response(answer, header.api_version, header.correlation_id)
 
@@ -175,15 +179,16 @@ class AuthenticatingSession:
 
     def _begin_session(self, principal: Principal, lifetime_s: float | None) -> int:
         """Begin the session of a client, or renew it. Returns how long it lasts, in ms. Raises ApiError."""
+        if self._principal is not None and principal != self._principal:
+            # What is under way for one user must not end with the rights of another.
+            why = f"re-authentication cannot change the user of a connection from {self._principal} to {principal}"
+            self._listener.steps.report_failure(self._listener.name, self._host, printable(why))
+            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, why)
         longest_s = self._listener.mechanisms.settings.session_ms / 1000
         lasts_s = longest_s if lifetime_s is None else min(longest_s, lifetime_s)
         self._expires_at = asyncio.get_running_loop().time() + lasts_s
         if self._session is None:
-            self._principal = principal
+            self._principal, self._proven_mechanism = principal, self._mechanism
             caller = IdentifiedCaller(Identity(principal, self._host), until=self._expires_at)
             self._session = self._open_session(caller)
-        elif principal != self._principal:
-            # What is under way for one user must not end with the rights of another.
-            _log.warning("Authentication failed", listener=self._listener.name, host=self._host, why="another user")
-            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "a connection cannot change its user")
         return int(lasts_s * 1000)

@@ -36,7 +36,6 @@ from cluster.security.authorization import CLUSTER, CallerRights, Resource
 
 OF_CLUSTER: Final[Mapping[ApiKey, Operation]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Operation.DESCRIBE_CONFIGS,
-    ApiKey.ALTER_CLIENT_QUOTAS: Operation.ALTER_CONFIGS,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Operation.DESCRIBE,
 }
 """What is allowed as a whole or not at all, and what it needs on the cluster."""
@@ -228,18 +227,50 @@ def _describe_configs(
     return AuthorizedRequest(replace(request, resources=allowed) if allowed else None, version, completed)
 
 
-def _alter_configs(
-    request: wire_configs.IncrementalAlterConfigsRequest, version: int, rights: ClientRights
+def _alter_configs(refused_type: type[Message]) -> Callable[[Any, int, ClientRights], AuthorizedRequest]:
+    """Make the function that authorises IncrementalAlterConfigs, or AlterConfigs, which it has replaced (KIP-339): the
+    messages of both have the same fields. `refused_type`: of a resource in the response.
+    """
+
+    def authorized(request: Any, version: int, rights: ClientRights) -> AuthorizedRequest:
+        allowed, denied = _by_right(request.resources, Operation.ALTER_CONFIGS, rights)
+
+        def completed(response: Any) -> Message:
+            refused = (refused_type(**_error(resource)) for resource in denied)
+            completed: Message = replace(response, responses=(*response.responses, *refused))
+            return completed
+
+        return AuthorizedRequest(replace(request, resources=allowed) if allowed else None, version, completed)
+
+    return authorized
+
+
+def _alter_client_quotas(
+    request: wire_configs.AlterClientQuotasRequest, version: int, rights: ClientRights
 ) -> AuthorizedRequest:
-    allowed, denied = _by_right(request.resources, Operation.ALTER_CONFIGS, rights)
+    """Authorise AlterClientQuotas: all of it or nothing, and a refusal names each entity."""
+    is_allowed = rights.may(Operation.ALTER_CONFIGS, CLUSTER)
+    code, text = _DENIED[ResourceType.CLUSTER]
 
-    def completed(
-        response: wire_configs.IncrementalAlterConfigsResponse,
-    ) -> wire_configs.IncrementalAlterConfigsResponse:
-        refused = (wire_configs.AlterConfigsResourceResponse(**_error(resource)) for resource in denied)
-        return replace(response, responses=(*response.responses, *refused))
+    def completed(response: wire_configs.AlterClientQuotasResponse) -> wire_configs.AlterClientQuotasResponse:
+        if is_allowed:
+            return response
+        refused = (
+            wire_configs.AlterClientQuotasResponseEntryData(
+                error_code=code,
+                error_message=text,
+                entity=tuple(
+                    wire_configs.AlterClientQuotasResponseEntityData(
+                        entity_type=one.entity_type, entity_name=one.entity_name
+                    )
+                    for one in entry.entity
+                ),
+            )
+            for entry in request.entries
+        )
+        return replace(response, entries=tuple(refused))
 
-    return AuthorizedRequest(replace(request, resources=allowed) if allowed else None, version, completed)
+    return AuthorizedRequest(request if is_allowed else None, version, completed)
 
 
 def _by_right(
@@ -267,6 +298,10 @@ AUTHORIZED: Final[Mapping[ApiKey, Callable[[Any, int, ClientRights], AuthorizedR
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
     ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
     ApiKey.DESCRIBE_CONFIGS: _describe_configs,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs(
+        wire_configs.IncrementalAlterConfigsResponseAlterConfigsResourceResponse
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
+    ApiKey.ALTER_CONFIGS: _alter_configs(wire_configs.AlterConfigsResponseAlterConfigsResourceResponse),
 }
 """The functions that judge a request, from the request, its version and the rights."""

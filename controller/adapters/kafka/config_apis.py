@@ -74,7 +74,9 @@ def _description_refused(
 
 
 def _to_alter(message: wire_configs.IncrementalAlterConfigsRequest) -> configs.AlterConfigsRequest:
-    def without_throttles(resource: wire_configs.AlterConfigsResource) -> wire_configs.AlterConfigsResource:
+    def without_throttles(
+        resource: wire_configs.IncrementalAlterConfigsRequestAlterConfigsResource,
+    ) -> wire_configs.IncrementalAlterConfigsRequestAlterConfigsResource:
         kept = (
             config
             for config in resource.configs
@@ -89,5 +91,7 @@ def _to_alter(message: wire_configs.IncrementalAlterConfigsRequest) -> configs.A
 def _alteration_refused(
     message: wire_configs.IncrementalAlterConfigsRequest, error: ApiError
 ) -> wire_configs.IncrementalAlterConfigsResponse:
-    responses = each_refused(wire_configs.AlterConfigsResourceResponse, message.resources, error, *_NAMES)
+    responses = each_refused(
+        wire_configs.IncrementalAlterConfigsResponseAlterConfigsResourceResponse, message.resources, error, *_NAMES
+    )
     return wire_configs.IncrementalAlterConfigsResponse(responses=responses)

@@ -51,7 +51,7 @@ from controller.adapters.kafka.served_connection import RefusedConnectionError
 from controller.adapters.kafka.topic_apis import TOPIC_APIS
 from controller.adapters.kafka.upstream import LARGE_BYTES, PASSED_ON_TIMEOUT_S, Upstream
 from controller.adapters.kafka.user_apis import USER_APIS
-from controller.adapters.kafka.versions import NEVER_PASSED_ON
+from controller.adapters.kafka.versions import NEVER_PASSED_ON, OF_SASL
 from controller.freed_memory import FreedMemory
 
 _log = structlog.stdlib.get_logger()
@@ -237,10 +237,10 @@ class KafkaSession:
         if called.key is ApiKey.API_VERSIONS:
             return await services.local.api_versions(header, self._upstream.connected)
         answered, own = services.apis.get(called.key), services.local.answer(called.key)
-        if (answered is not None or own is not None) and not called.has(header.api_version):
-            return refused_response(called, header, ErrorCode.UNSUPPORTED_VERSION)
-        if services.refuses_clients and answered is None:
-            return refused_response(called, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if (
+            code := self._refusal(called, header, is_answered=answered is not None, is_own=own is not None)
+        ) is not None:
+            return refused_response(called, header, code)
         if own is not None:
             return encoded_response(own if self._may_know(called.key) else _NO_LOG_DIRS, header)
         thread = services.threads.of(called.key)
@@ -260,6 +260,17 @@ class KafkaSession:
             return await self._passed_on(_Received(called, header, frame, start), measured)
         finally:
             THREAD.reset(token)
+
+    def _refusal(self, called: KafkaApi, header: RequestHeader, *, is_answered: bool, is_own: bool) -> ErrorCode | None:
+        """Return why a request is refused before it is read; None if it is not."""
+        if called.key in OF_SASL:
+            # Where clients authenticate by SASL they have done so before.
+            return ErrorCode.ILLEGAL_SASL_STATE
+        if (is_answered or is_own) and not called.has(header.api_version):
+            return ErrorCode.UNSUPPORTED_VERSION
+        if self._services.refuses_clients and not is_answered:
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return None
 
     async def _passed_on(self, received: "_Received", measured: MeasuredRequest) -> bytes:
         """The answer of a live broker."""

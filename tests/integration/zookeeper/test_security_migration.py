@@ -77,8 +77,6 @@ async def test_consumers_are_secured_where_nobody_has_any(connect: Connect) -> N
     everyone, owner = await connect(None), await connect(OWNER)
     assert (await everyone.multi([Create("/consumers")]))[0].ok
     assert await open_znodes(owner) == ["/", "/consumers"]
-    # Brokers of Apache Kafka create it so.
-    assert await open_znodes(owner, governs_kafka=True) == ["/"]
     assert await migrate(owner, secures=True) == MigrationOutcome(changed=2)
     assert await open_znodes(owner) == []
     assert (await everyone.multi([Create("/consumers/group")]))[0].error is ZkError.NO_AUTH

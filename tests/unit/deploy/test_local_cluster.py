@@ -190,6 +190,17 @@ def test_a_secured_cluster_of_kafka_brokers_has_a_listener_for_users_and_files_f
     assert not (tmp_path / "plain" / "kafka-bootstrap-sasl").exists()
 
 
+def test_a_secured_cluster_of_klamms_brokers_has_the_file_of_its_nodes_identity(tmp_path: Path) -> None:
+    cluster = LocalCluster.create_or_open(tmp_path, controllers=1, brokers=1, is_secured=True)
+    owner = owner_properties_of(tmp_path, cluster.state)
+    assert owner is not None
+    assert owner.stat().st_mode & 0o077 == 0
+    found = read_command_config(owner)
+    assert found.sets_acl
+    assert found.zookeeper_tls is not None
+    assert cluster.user_properties is None
+
+
 def test_kafka_brokers_before_3_find_the_controller_among_the_brokers(tmp_path: Path) -> None:
     cluster = LocalCluster.create_or_open(tmp_path, kafka="2.8.2")
     of_controller = settings_of_controller(cluster.state, cluster.member("controller-1001"))
@@ -207,8 +218,14 @@ def test_a_folder_keeps_its_kind_of_brokers(tmp_path: Path) -> None:
 
 
 def test_what_klamm_does_not_know_is_kafkas_but_its_own_prefix_is_not() -> None:
-    settings = {"log.message.format.version": "2.8", "min.insync.replicas": 2, "klamm.no.such.key": 1}
-    assert known_to_klamm(settings) == {"min.insync.replicas": 2, "klamm.no.such.key": 1}
+    known = {
+        "min.insync.replicas": 2,
+        "klamm.no.such.key": 1,
+        "listener.name.ssl.ssl.client.auth": "requested",
+        "listener.name.sasl_ssl.connections.max.reauth.ms": 2000,
+    }
+    of_kafka = {"log.message.format.version": "2.8", "listener.name.ssl.max.connections": 10}
+    assert known_to_klamm(known | of_kafka) == known
 
 
 def test_a_client_with_a_certificate_is_not_taken_for_the_user_with_a_password(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ GB = 10**9
         (checks.check_zookeeper("z:1", False), Level.PROBLEM),
         (checks.check_open_znodes("z:1/klamm", []), Level.OK),
         (checks.check_open_znodes("z:1/klamm", [], governs_kafka=True), Level.OK),
+        (checks.check_open_znodes("z:1/klamm", ["/consumers"], governs_kafka=True), Level.OK),
+        (checks.check_open_znodes("z:1/klamm", ["/consumers"]), Level.PROBLEM),
         (checks.check_open_znodes("z:1/klamm", ["/config", "/feature"]), Level.PROBLEM),
         (checks.check_member("broker-1", "running", [], "x"), Level.OK),
         (checks.check_member("broker-1", "paused", [], "x"), Level.PROBLEM),
