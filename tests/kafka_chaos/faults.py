@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from cluster.model.errors import PeerUnreachableError
 from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
@@ -22,6 +22,16 @@ Fault = Callable[["On"], Awaitable[None]]
 FAULTS: Final[dict[str, Fault]] = {}
 CUTTING: Final[set[str]] = set()
 """Those that need a network between the processes."""
+SECURED: Final[set[str]] = set()
+"""Those that need a secured cluster."""
+
+
+@runtime_checkable
+class Recertified(Protocol):
+    """A cluster with certificates."""
+
+    def replace_certificates(self) -> None:
+        """New ones for all nodes."""
 
 
 class On:
@@ -31,13 +41,14 @@ class On:
         self.cluster, self.topic, self.random = cluster, topic, random
         self.choices: list[str] = []
         self.brokers = {member.id: member.address for member in cluster.state.kafka_brokers}
+        self.tls = cluster.tls
 
     async def view(self) -> View:
         """As the first broker that answers sees it."""
         while True:
             for address in self.brokers.values():
                 try:
-                    return await view(address, [self.topic])
+                    return await view(address, [self.topic], self.tls)
                 except PeerUnreachableError:
                     await asyncio.sleep(_POLL_S)
 
@@ -97,18 +108,21 @@ class On:
     async def klamm(self, *arguments: str) -> int:
         """Run a command of klamm's against its controllers; its exit code."""
         bootstrap = ",".join(member.address for member in self.cluster.members(CONTROLLER))
-        return (await asyncio.to_thread(run_klamm, *arguments, "--bootstrap", bootstrap)).returncode
+        options = ["--bootstrap", bootstrap, *self.cluster.options_of_operator(of_brokers=False)]
+        return (await asyncio.to_thread(run_klamm, *arguments, *options)).returncode
 
     def start(self, names: Sequence[str]) -> None:
         for name in names:
             self.cluster.start(name)
 
 
-def fault(name: str, *, cuts: bool = False) -> Callable[[Fault], Fault]:
-    """`cuts`: it needs a network between the processes."""
+def fault(name: str, *, cuts: bool = False, secured: bool = False) -> Callable[[Fault], Fault]:
+    """`cuts`: it needs a network between the processes. `secured`: it needs a secured cluster."""
 
     def register(carry_out: Fault) -> Fault:
         FAULTS[name] = carry_out
+        if secured:
+            SECURED.add(name)
         if cuts:
             CUTTING.add(name)
         return carry_out
@@ -210,6 +224,15 @@ async def leave_and_adopt(on: On) -> None:
         await on.wait(0, 1)
         await on.cluster.adopt()
         await on.wait(0, 1)
+
+
+@fault("certificates-replaced", secured=True)
+async def certificates_replaced(on: On) -> None:
+    """All nodes get new keys and certificates of the same authority; then a leader, or the controller, dies."""
+    assert isinstance(on.cluster, Recertified)
+    await asyncio.to_thread(on.cluster.replace_certificates)
+    await on.wait(0, 2 * SESSION_S)
+    await on.kill([await on.leader() if on.random.random() < 0.5 else await on.controller()], longest=3)
 
 
 @fault("cut-leader", cuts=True)
