@@ -30,7 +30,7 @@ from tests.chaos.isolation import Capability, find_missing, isolate
 from tests.chaos.network import Network
 from tests.kafka_chaos import faults_by_hand
 from tests.kafka_chaos.cluster import HOSTS, KafkaChaosCluster
-from tests.kafka_chaos.faults import CUTTING, FAULTS, SECURED, On
+from tests.kafka_chaos.faults import CUTTING, FAULTS, On
 from tests.kafka_chaos.secured import SecuredChaosCluster
 from tests.kafka_chaos.siege import besieged
 from tests.kafka_chaos.transactions import Transactions
@@ -206,8 +206,7 @@ def main() -> None:
     given = parser.parse_args()
     isolate("tests.kafka_chaos", sys.argv[1:])
     patterns = given.faults.split(",")
-    known = [name for name in FAULTS if given.secure or name not in SECURED]
-    names = [name for name in known if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+    names = [name for name in FAULTS if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
     missing = find_missing().get(Capability.NETWORK)
     if missing and CUTTING & set(names):
         print(f"left out: {', '.join(sorted(CUTTING & set(names)))}: {missing}")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from cluster.model.errors import PeerUnreachableError
 from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
@@ -22,16 +22,6 @@ Fault = Callable[["On"], Awaitable[None]]
 FAULTS: Final[dict[str, Fault]] = {}
 CUTTING: Final[set[str]] = set()
 """Those that need a network between the processes."""
-SECURED: Final[set[str]] = set()
-"""Those that need a secured cluster."""
-
-
-@runtime_checkable
-class Recertified(Protocol):
-    """A cluster with certificates."""
-
-    def replace_certificates(self) -> None:
-        """New ones for all nodes."""
 
 
 class On:
@@ -116,13 +106,11 @@ class On:
             self.cluster.start(name)
 
 
-def fault(name: str, *, cuts: bool = False, secured: bool = False) -> Callable[[Fault], Fault]:
-    """`cuts`: it needs a network between the processes. `secured`: it needs a secured cluster."""
+def fault(name: str, *, cuts: bool = False) -> Callable[[Fault], Fault]:
+    """`cuts`: it needs a network between the processes."""
 
     def register(carry_out: Fault) -> Fault:
         FAULTS[name] = carry_out
-        if secured:
-            SECURED.add(name)
         if cuts:
             CUTTING.add(name)
         return carry_out
@@ -224,15 +212,6 @@ async def leave_and_adopt(on: On) -> None:
         await on.wait(0, 1)
         await on.cluster.adopt()
         await on.wait(0, 1)
-
-
-@fault("certificates-replaced", secured=True)
-async def certificates_replaced(on: On) -> None:
-    """All nodes get new keys and certificates of the same authority; then a leader, or the controller, dies."""
-    assert isinstance(on.cluster, Recertified)
-    await asyncio.to_thread(on.cluster.replace_certificates)
-    await on.wait(0, 2 * SESSION_S)
-    await on.kill([await on.leader() if on.random.random() < 0.5 else await on.controller()], longest=3)
 
 
 @fault("cut-leader", cuts=True)

@@ -12,8 +12,8 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 
 from cluster.kafka_wire.messages.acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from cluster.process.local_cluster import BROKER, CERTIFICATES, CONTROLLER, OWNER, ZOOKEEPER, Member
-from cluster.tls.authority import CLIENT_SUFFIX, Authority, client, node, write_certificates
+from cluster.process.local_cluster import BROKER, CERTIFICATES, CONTROLLER, OWNER, Member
+from cluster.tls.authority import CLIENT_SUFFIX, client, node, write_certificates
 from cluster.tls.contexts import client_context
 from cluster.tls.settings import AUTHORITY, TlsSettings
 from deploy.local.kafka_clients import connect, until_all_see
@@ -167,12 +167,3 @@ class SecuredChaosCluster(KafkaChaosCluster):
                 operation=operation,
                 permission_type=_ALLOW,
             )
-
-    def replace_certificates(self) -> None:
-        """New keys and certificates of all nodes, in place: controllers read them again, brokers at a restart."""
-        issuer = Authority.open_or_create(self.certificates)
-        for member in self.state.members:
-            if member.role == ZOOKEEPER:
-                continue
-            subject = node(member.role, member.id, ("localhost", "127.0.0.1", member.host))
-            write_secret(self.certificates / subject.file, issuer.issue(subject, _DAYS))

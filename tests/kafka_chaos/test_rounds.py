@@ -13,7 +13,7 @@ from tests.kafka_chaos.secured import SecuredChaosCluster
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(7200)]
 
 FAULTS = ["kill-leader-and-controller", "klamm-away-and-leader", "pause-leader-and-controller", "kill-zookeeper"]
-SECURED = ["certificates-replaced", "kill-leader-and-controller"]
+SECURED = ["kill-leader", "kill-leader-and-controller"]
 ROUNDS = int(os.environ.get("KLAMM_CHAOS_ROUNDS", len(FAULTS)))
 
 
