@@ -52,10 +52,10 @@ class Siege:
             for address in addresses:
                 asked = attacks(self._topic, new_topic=STOLEN)
                 for name, errors in (await attacker.answers(address, asked)).items():
-                    self._judge(f"{address} {name}: {errors}", name, errors, is_unknown=is_unknown)
+                    self._record(f"{address} {name}: {errors}", name, errors, is_unknown=is_unknown)
                 await asyncio.sleep(_PAUSE_S)
 
-    def _judge(self, what: str, name: str, errors: str, *, is_unknown: bool) -> None:
+    def _record(self, what: str, name: str, errors: str, *, is_unknown: bool) -> None:
         if errors == CLOSED:
             return
         self.answered += 1
