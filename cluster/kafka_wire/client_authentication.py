@@ -4,11 +4,12 @@ Source: Kafka SaslClientAuthenticator; KIP-43, KIP-152, KIP-368.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from cluster.aio.bounded_threads import BoundedThreads
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages.authentication import (
     SaslAuthenticateRequest,
@@ -20,6 +21,7 @@ from cluster.model.broker import Endpoint
 from cluster.model.errors import ConfigError, ErrorCode, PeerRefusesError, PeerUnreachableError, known_code
 from cluster.model.printable import printable
 from cluster.sasl.clients import ClientCredentials, ReadCredentials
+from cluster.sasl.mechanisms import GSSAPI
 
 # Brokers from 2.4 on have these. With older ones of SaslAuthenticate a session has no end that the client knows.
 _HANDSHAKE: Final = 1
@@ -29,7 +31,10 @@ _REASON_MAX: Final = 300
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 _threads: Final = ThreadPoolExecutor(8, "sasl")
-"""Of their own: with Kerberos a step asks a key distribution center, and waits long for one that does not answer."""
+_of_kerberos: Final = BoundedThreads("kerberos", per_key=3)
+"""A step asks a key distribution center, and waits for most of a minute for each that does not answer. With three for
+each broker one is free while the library tries to renew tickets that are still valid, once in 30 s.
+"""
 
 
 class Call(Protocol):
@@ -66,9 +71,10 @@ async def authenticate(
     if offered.error_code != ErrorCode.NONE:
         raise _refused(endpoint, known_code(offered.error_code), _why_no_handshake(credentials, offered))
     answer = SaslAuthenticateResponse()
+    off_loop = _asking_kdc if credentials.mechanism == GSSAPI else _off_loop
     while True:
         try:
-            message = await _off_loop(endpoint, partial(exchange.step, answer.auth_bytes), timeout_s)
+            message = await off_loop(endpoint, partial(exchange.step, answer.auth_bytes), timeout_s)
         except ConfigError as error:
             raise _refused(endpoint, ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from error
         if message is None:
@@ -80,10 +86,19 @@ async def authenticate(
 
 
 async def _off_loop(endpoint: Endpoint, work: Callable[[], T], timeout_s: float) -> T:
-    """Work in a thread: files are read, hashes take milliseconds, and Kerberos asks its key distribution center."""
+    """Work in a thread: files are read, and hashes take milliseconds."""
+    return await _within(endpoint, asyncio.get_running_loop().run_in_executor(_threads, work), timeout_s)
+
+
+async def _asking_kdc(endpoint: Endpoint, work: Callable[[], T], timeout_s: float) -> T:
+    """Work in a thread that others wait for only at the same broker."""
+    return await _within(endpoint, _of_kerberos.run(endpoint.host, work), timeout_s)
+
+
+async def _within(endpoint: Endpoint, working: Awaitable[T], timeout_s: float) -> T:
     try:
         async with asyncio.timeout(timeout_s):
-            return await asyncio.get_running_loop().run_in_executor(_threads, work)
+            return await working
     except TimeoutError as error:
         why = f"the next message to it was not ready within {timeout_s:g} s: does the KDC in krb5.conf answer?"
         raise PeerUnreachableError(endpoint.address, f"listener {endpoint.listener}: {why}") from error

@@ -63,7 +63,9 @@ async def _view(connection: KafkaConnection, topics: Iterable[str]) -> View:
     return View(frozenset(broker.node_id for broker in answer.brokers), answer.controller_id, partitions)
 
 
-async def until_all_see(addresses: Iterable[str], topics: Sequence[str], holds: Callable[[View], bool]) -> float:
+async def until_all_see(
+    addresses: Iterable[str], topics: Sequence[str], holds: Callable[[View], bool], tls: ssl.SSLContext | None = None
+) -> float:
     """Wait until all these brokers see it; the result is when the last did, in s since the Unix epoch. They are asked
     in turn.
 
@@ -71,16 +73,18 @@ async def until_all_see(addresses: Iterable[str], topics: Sequence[str], holds: 
     """
     async with asyncio.timeout(DEADLINE_S):
         for address in addresses:
-            await _until_it_sees(address, topics, holds)
+            await _until_it_sees(address, topics, holds, tls)
     return time.time()
 
 
-async def _until_it_sees(address: str, topics: Sequence[str], holds: Callable[[View], bool]) -> None:
+async def _until_it_sees(
+    address: str, topics: Sequence[str], holds: Callable[[View], bool], tls: ssl.SSLContext | None
+) -> None:
     connection: KafkaConnection | None = None
     while True:
         asked = time.monotonic()
         try:
-            connection = await connect(address) if connection is None else connection
+            connection = await connect(address, tls=tls) if connection is None else connection
             if holds(await _view(connection, topics)):
                 connection.close()
                 return

@@ -17,7 +17,7 @@ from cluster.process.local_cluster import BROKER, CONTROLLER, client_tls_of
 from cluster.tls.contexts import client_context
 from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_clients import View, create_topics, until_created, view
-from launcher.demo.kafka_load import KafkaLoad
+from launcher.demo.kafka_load import KafkaLoad, security_of
 from launcher.demo.load import LoadOutcome
 from launcher.demo.steps import PARTITIONS, REPLICAS, STEP_TIMEOUT_S, Demonstration, Say, timed, until
 
@@ -54,7 +54,7 @@ class _Demonstration(Demonstration):
         self._listeners = {member.id: member.kafka_address for member in cluster.members(CONTROLLER)}
         shown = client_tls_of(cluster.folder, cluster.state)
         self._tls = None if shown is None else client_context(shown)
-        self._load = KafkaLoad(list(self.brokers.values()), topic, PARTITIONS, self._tls)
+        self._load = KafkaLoad(list(self.brokers.values()), topic, PARTITIONS, security_of(self._tls))
         self._result = KafkaResult()
 
     async def view(self, broker: int) -> View:

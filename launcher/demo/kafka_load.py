@@ -28,11 +28,10 @@ class KafkaLoad(RecordLoad):
     producers = members = 2
     per_step = 10
 
-    def __init__(
-        self, bootstrap: Sequence[str], topic: str, partitions: int, tls: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, bootstrap: Sequence[str], topic: str, partitions: int, security: Mapping[str, Any] = {}) -> None:
+        """`security`: the options of aiokafka's clients for it."""
         super().__init__(topic)
-        self._security = security_of(tls)
+        self._security = security
         self._bootstrap, self._partitions = list(bootstrap), partitions
         # What a client warns of while leaders and coordinators are killed is what is demonstrated.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)

@@ -2,24 +2,41 @@
 
 import asyncio
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.exceptions import NoAuthError
 from msgspec.structs import replace
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
-from cluster.model.errors import ConfigError, ZooKeeperAuthenticationError
+from cluster.kafka_wire.client_authentication import authenticate
+from cluster.kafka_wire.messages.authentication import (
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from cluster.model.broker import Endpoint
+from cluster.model.errors import (
+    ConfigError,
+    ErrorCode,
+    PeerRefusesError,
+    PeerUnreachableError,
+    ZooKeeperAuthenticationError,
+)
+from cluster.sasl.clients import ClientCredentials
 from cluster.sasl.gssapi import GssapiClientExchange, GssapiServerExchange
 from cluster.sasl.kerberos import KerberosLogin, begin_as_client, begin_as_server, check_keytab, own_realm
 from cluster.sasl.mechanisms import AuthenticationFailedError, SaslStep
+from cluster.tls.secret import Secret
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.login import Credentials, Scheme, parse_login
 from cluster.zookeeper.port import Create, ZkError
 from tests.conftest import TEST_SERVER
 from tests.controllers.plain_zookeeper import plain_client
-from tests.processes.kdc import REALM, Kdc, running_kdc
+from tests.processes.kdc import REALM, Kdc, running_kdc, write_config
 
 SERVICE = "kafka/localhost"
 
@@ -99,6 +116,64 @@ def test_what_keeps_a_server_from_taking_a_ticket_is_for_its_log(kdc: Kdc) -> No
     assert SERVICE not in str(failed.value)
     with pytest.raises(AuthenticationFailedError):
         GssapiServerExchange(lambda: begin_as_server(server), str).step(b"no token")
+
+
+@pytest.fixture
+def silence(tmp_path: Path) -> Iterator[Path]:
+    """The krb5.conf of a center that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as listening:
+        path = tmp_path / "silent.conf"
+        write_config(path, listening.getsockname()[1])
+        yield path
+
+
+class OfServer:
+    """What a broker answers to the requests of an authentication; by GSSAPI if it has a login."""
+
+    def __init__(self, own: KerberosLogin | None = None) -> None:
+        self._exchange = None if own is None else GssapiServerExchange(lambda: begin_as_server(own), str)
+        self.users: list[str] = []
+
+    async def call(self, request: Any, _version: int, _response: type[Any], *, timeout_s: float) -> Any:
+        assert timeout_s
+        if isinstance(request, SaslHandshakeRequest):
+            return SaslHandshakeResponse(mechanisms=(request.mechanism,))
+        if self._exchange is None:
+            return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED)
+        step = self._exchange.step(request.auth_bytes)
+        self.users += [step.user] if step.user else []
+        return SaslAuthenticateResponse(auth_bytes=step.answer)
+
+
+def at(host: str) -> Endpoint:
+    return Endpoint(host, 9092, "SASL_PLAINTEXT", "SASL_PLAINTEXT")
+
+
+async def test_who_waits_for_a_center_that_does_not_answer_holds_up_nobody_else(
+    kdc: Kdc, silence: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither brokers whose tickets are there, nor those with passwords."""
+    server, own = login(kdc.keytab("server", SERVICE), SERVICE), login(kdc.keytab("carl", "carl"), "carl")
+    user_of(own, server)
+    monkeypatch.setenv("KRB5_CONFIG", str(silence))
+    of_own = ClientCredentials("GSSAPI", "carl", kerberos=own)
+    hosts = [f"host-{number}" for number in range(20)]
+    waiting = [
+        asyncio.create_task(authenticate(OfServer().call, at(host), lambda: of_own, timeout_s=60)) for host in hosts
+    ]
+    given_up = authenticate(OfServer().call, at("gone"), lambda: of_own, timeout_s=0.5)
+    with pytest.raises(PeerUnreachableError, match="not ready within 0.5 s: does the KDC in krb5.conf answer?"):
+        await given_up
+    by_password = ClientCredentials("PLAIN", "dora", Secret("secret"))
+    with pytest.raises(PeerRefusesError):
+        await authenticate(OfServer().call, at("of-passwords"), lambda: by_password, timeout_s=20)
+    known = OfServer(server)
+    await authenticate(known.call, at("localhost"), lambda: of_own, timeout_s=20)
+    assert known.users == [f"carl@{REALM}"]
+    assert not any(task.done() for task in waiting)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """Rounds of faults on real Kafka brokers under klamm's controllers.
 
-    python -m tests.kafka_chaos [--rounds 60] [--seed 1] [--faults 'kill-*'] [--audit] [--output build/kafka-chaos]
+    python -m tests.kafka_chaos [--rounds 60] [--seed 1] [--faults 'kill-*'] [--secure] [--audit] [--output DIR]
 
 Three brokers with min.insync.replicas=2, two controllers. In each round two idempotent producers, a group of two and a
 transactional producer work on fresh topics while a fault happens; then everything runs again. Every acknowledged
 record must be stored once and read by the group, transactions must be whole, and all replicas in sync in two minutes.
+With --secure clients without rights ask every node for everything all the time, and are refused.
 """
 
 import argparse
@@ -30,6 +31,8 @@ from tests.chaos.network import Network
 from tests.kafka_chaos import faults_by_hand
 from tests.kafka_chaos.cluster import HOSTS, KafkaChaosCluster
 from tests.kafka_chaos.faults import CUTTING, FAULTS, On
+from tests.kafka_chaos.secured import SecuredChaosCluster
+from tests.kafka_chaos.siege import besieged
 from tests.kafka_chaos.transactions import Transactions
 from tests.processes.commands import run_klamm
 
@@ -43,7 +46,7 @@ _POLL_S: Final = 0.2
 
 class Row(Struct):
     """One round. `replaced`: idempotent producers that refused to go on. `healthy_after`: s from the end of the fault
-    until all replicas were in sync.
+    until all replicas were in sync. `attacks`: requests of clients without rights that were answered.
     """
 
     seed: int
@@ -53,6 +56,7 @@ class Row(Struct):
     committed: int = 0
     replaced: int = 0
     healthy_after: float = 0.0
+    attacks: int = 0
     problems: list[str] = []
 
 
@@ -70,12 +74,12 @@ async def run_round(cluster: KafkaChaosCluster, name: str, seed: int) -> Row:
 
 
 async def _carry_out(on: On, row: Row) -> None:
-    bootstrap = [member.address for member in on.cluster.state.kafka_brokers]
+    bootstrap, security = on.cluster.bootstrap_of_clients, on.cluster.security_of_clients
     load, transactions = (
-        KafkaLoad(bootstrap, on.topic, PARTITIONS),
-        Transactions(bootstrap, f"{on.topic}-tx", PARTITIONS),
+        KafkaLoad(bootstrap, on.topic, PARTITIONS, security),
+        Transactions(bootstrap, f"{on.topic}-tx", PARTITIONS, security),
     )
-    async with load.running():
+    async with load.running(), besieged(on, row.problems) as siege:
         writing = asyncio.create_task(transactions.run())
         try:
             await _until(lambda: load.acknowledged >= WARM_RECORDS and transactions.committed)
@@ -91,6 +95,7 @@ async def _carry_out(on: On, row: Row) -> None:
             transactions.is_over = True
             await writing
         found = await load.finish(HEALED_S)
+    row.attacks = 0 if siege is None else siege.answered
     row.acknowledged, row.committed, row.replaced = found.acknowledged, len(transactions.committed), found.replaced
     counts = {**found.anomalies, "not read by the group": found.unread}
     row.problems += [f"{count} records {what}" for what, count in counts.items() if count]
@@ -103,7 +108,7 @@ async def _create(cluster: KafkaChaosCluster, topic: str) -> None:
     async with asyncio.timeout(HEALED_S):
         for member in itertools.cycle(cluster.members("controller")):
             try:
-                codes = await create_topics(member.kafka_address, sizes, REPLICAS, timeout_s=10)
+                codes = await create_topics(member.kafka_address, sizes, REPLICAS, 10, cluster.tls)
             except PeerUnreachableError:
                 codes = [-1]
             if set(codes) <= {0, 36}:  # 36: it was created by an attempt before.
@@ -122,7 +127,7 @@ async def _heal(on: On) -> None:
                 if cluster.state_of(member.name) == GONE:
                     cluster.start(member.name)
             try:
-                views = [await view(address, [on.topic, f"{on.topic}-tx"]) for address in on.brokers.values()]
+                views = [await view(address, [on.topic, f"{on.topic}-tx"], on.tls) for address in on.brokers.values()]
             except PeerUnreachableError:
                 views = []
             if views and all(
@@ -141,9 +146,17 @@ async def _until(holds: Any) -> None:
             await asyncio.sleep(_POLL_S)
 
 
-async def run(folder: Path, names: list[str], rounds: int, seed: int, network: Network | None = None) -> list[Row]:
+async def run(
+    folder: Path,
+    names: list[str],
+    rounds: int,
+    seed: int,
+    network: Network | None = None,
+    *,
+    kind: type[KafkaChaosCluster] = KafkaChaosCluster,
+) -> list[Row]:
     """Round after round on one cluster; a line for each in `rounds.jsonl`."""
-    cluster = KafkaChaosCluster.create(folder / "cluster", network)
+    cluster = kind.create(folder / "cluster", network)
     rows = []
     try:
         await cluster.begin()
@@ -154,7 +167,7 @@ async def run(folder: Path, names: list[str], rounds: int, seed: int, network: N
             print(line, flush=True)
             with (folder / "rounds.jsonl").open("a") as table:
                 table.write(f"{line}\n")
-        heads = run_klamm("audit", "heads", "--zookeeper", cluster.state.zookeeper)
+        heads = await cluster.command_of_operator("audit", "heads")
         (folder / "heads.json").write_text(heads.stdout)
     finally:
         cluster.stop_all()
@@ -175,8 +188,10 @@ def summary(rows: list[Row]) -> str:
     all_of, bad = Counter(row.fault for row in rows), Counter(row.fault for row in rows if row.problems)
     lines = [f"{fault:30} {count:4} rounds  {bad[fault]:3} with problems" for fault, count in sorted(all_of.items())]
     records = sum(row.acknowledged for row in rows)
+    attacks = sum(row.attacks for row in rows)
+    refused = f", {attacks:,} requests of clients without rights" if attacks else ""
     return "\n".join(
-        [*lines, f"{len(rows)} rounds, {records:,} records acknowledged, {sum(bad.values())} with problems"]
+        [*lines, f"{len(rows)} rounds, {records:,} records acknowledged{refused}, {sum(bad.values())} with problems"]
     )
 
 
@@ -186,6 +201,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", default="*")
     parser.add_argument("--output", type=Path, default=Path("build/kafka-chaos"))
+    parser.add_argument("--secure", action="store_true", help="SASL_SSL, rights, and a ZooKeeper with TLS and owners")
     parser.add_argument("--audit", action="store_true", help="audit all state-change logs after the rounds")
     given = parser.parse_args()
     isolate("tests.kafka_chaos", sys.argv[1:])
@@ -197,8 +213,9 @@ def main() -> None:
         names = [name for name in names if name not in CUTTING]
     given.output.mkdir(parents=True, exist_ok=True)
     network = None if missing else Network(HOSTS)
+    kind = SecuredChaosCluster if given.secure else KafkaChaosCluster
     try:
-        rows = asyncio.run(run(given.output, names, given.rounds, given.seed, network))
+        rows = asyncio.run(run(given.output, names, given.rounds, given.seed, network, kind=kind))
     finally:
         if network is not None:
             network.close()

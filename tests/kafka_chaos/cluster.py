@@ -3,17 +3,21 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, Final
 
+from kazoo.client import KazooClient
+
 from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, Member
+from cluster.tls.contexts import client_context
 from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_clients import until_all_see
 from deploy.local.kafka_jars import NEWEST
 from deploy.local.processes import choose_free_ports, spawn
-from deploy.local.zookeeper import ServerSettings, prepare
+from deploy.local.zookeeper import ServerSettings, ServerTls, prepare
 from tests.chaos.network import Network
 from tests.controllers.plain_zookeeper import plain_client
 from tests.processes.commands import run_klamm
@@ -35,21 +39,36 @@ SETTINGS: Final[dict[str, Any]] = {
 
 
 class KafkaChaosCluster(LocalCluster):
-    """`network`: None if all processes share the loopback interface."""
+    """`network`: None if all processes share the loopback interface. `secures`: whether every port has TLS."""
 
     network: Network | None = None
+    secures = False
 
     @classmethod
     def create(cls, folder: Path, network: Network | None) -> "KafkaChaosCluster":
-        cluster = cls.create_or_open(folder, controllers=CONTROLLERS, brokers=BROKERS, kafka=NEWEST, settings=SETTINGS)
+        folder.mkdir(parents=True)
+        cluster = cls.create_or_open(
+            folder,
+            controllers=CONTROLLERS,
+            brokers=BROKERS,
+            kafka=NEWEST,
+            settings=SETTINGS | cls.own_settings(folder),
+            is_secured=cls.secures,
+        )
         assert isinstance(cluster, cls)
         if network is not None:
             cluster.network = network
             for member in cluster.state.members:
                 member.host = network.address(member.name)
-            cluster.state.zookeeper = cluster.members(ZOOKEEPER)[0].address
+            chroot = cluster.state.zookeeper.partition("/")[2]
+            cluster.state.zookeeper = f"{cluster.members(ZOOKEEPER)[0].address}{chroot and f'/{chroot}'}"
             cluster._save()
         return cluster
+
+    @classmethod
+    def own_settings(cls, _folder: Path) -> dict[str, Any]:
+        """Settings beside those of every cluster of rounds."""
+        return {}
 
     def _command(self, member: Member) -> list[str]:
         if self.network is None:
@@ -62,7 +81,38 @@ class KafkaChaosCluster(LocalCluster):
         data = self.folder / "data" / member.name
         for folder in (data, self.folder / "logs"):
             folder.mkdir(parents=True, exist_ok=True)
-        return list(prepare(member.port, data, ServerSettings(host=member.host)).arguments)
+        own = ServerSettings(host=member.host, tls=self._tls_of_zookeeper(member))
+        return list(prepare(member.port, data, own).arguments)
+
+    def _tls_of_zookeeper(self, _member: Member) -> ServerTls | None:
+        return None
+
+    # Those who work on it
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """With the certificate of the admin; None: without TLS."""
+        return None if self.client_tls is None else client_context(self.client_tls)
+
+    @property
+    def bootstrap_of_clients(self) -> list[str]:
+        """Where producers and consumers begin."""
+        return [member.address for member in self.state.kafka_brokers]
+
+    @property
+    def security_of_clients(self) -> dict[str, Any]:
+        """The options of aiokafka's clients for it."""
+        return {}
+
+    def options_of_operator(self, *, of_brokers: bool) -> list[str]:
+        """Those of klamm's commands. `of_brokers`: with the identity of brokers and controllers."""
+        return []
+
+    @contextlib.contextmanager
+    def znodes(self) -> Iterator[KazooClient]:
+        """ZooKeeper, with the identity of brokers and controllers."""
+        with plain_client(self.state.zookeeper) as zookeeper:
+            yield zookeeper
 
     # Klamm's adoption
 
@@ -71,8 +121,12 @@ class KafkaChaosCluster(LocalCluster):
         await asyncio.to_thread(self.start_all)
         ids = {member.id for member in self.members(BROKER)}
         addresses = [member.address for member in self.members(BROKER)]
-        await until_all_see(addresses, [], lambda view: view.brokers >= ids and view.controller in ids)
+        await until_all_see(addresses, [], lambda view: view.brokers >= ids and view.controller in ids, self.tls)
+        await self.prepare()
         await self.adopt()
+
+    async def prepare(self) -> None:
+        """Prepare what the rounds need, while a broker is the controller."""
 
     async def adopt(self) -> None:
         """By the command; returns when every broker obeys a controller of klamm's."""
@@ -84,11 +138,16 @@ class KafkaChaosCluster(LocalCluster):
 
     async def command_of_operator(self, *arguments: str) -> CompletedProcess[str]:
         """One that works on the cluster's ZooKeeper, however it ends."""
-        return await asyncio.to_thread(run_klamm, *arguments, "--zookeeper", self.state.zookeeper)
+        options = ["--zookeeper", self.state.zookeeper, *self.options_of_operator(of_brokers=True)]
+        return await asyncio.to_thread(run_klamm, *arguments, *options)
 
     async def _succeed(self, *arguments: str) -> None:
         answer = await self.command_of_operator(*arguments)
         assert answer.returncode == 0, f"klamm {arguments[0]}: {answer.stdout}{answer.stderr}"
+
+    def security_of_unfit(self) -> dict[str, str]:
+        """What the listeners of `unfit_candidate` speak."""
+        return {"listener.security.protocol.map": "OTHER:PLAINTEXT"}
 
     @contextlib.asynccontextmanager
     async def unfit_candidate(self) -> AsyncIterator[None]:
@@ -99,7 +158,7 @@ class KafkaChaosCluster(LocalCluster):
         listen, control, metrics, kafka = (f"{like.host}:{port}" for port in ports)
         overrides = {
             "klamm.kafka.listeners": f"OTHER://{kafka}",
-            "listener.security.protocol.map": "OTHER:PLAINTEXT",
+            **self.security_of_unfit(),
             "inter.broker.listener.name": "OTHER",
             "klamm.state.change.log.dir": str(data / "state-changes"),
         }
@@ -110,7 +169,7 @@ class KafkaChaosCluster(LocalCluster):
         log = self.folder / "logs" / f"{name}.log"
         process = spawn([*self._command(like), *options], log=log, folder=self.folder, environment=os.environ)
         try:
-            with plain_client(self.state.zookeeper) as zookeeper:
+            with self.znodes() as zookeeper:
                 while zookeeper.exists(f"/controllers/ids/{UNFIT}") is None:
                     assert process.poll() is None, f"{name} ended with code {process.returncode}"
                     await asyncio.sleep(_POLL_S)

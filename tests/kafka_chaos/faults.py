@@ -31,13 +31,14 @@ class On:
         self.cluster, self.topic, self.random = cluster, topic, random
         self.choices: list[str] = []
         self.brokers = {member.id: member.address for member in cluster.state.kafka_brokers}
+        self.tls = cluster.tls
 
     async def view(self) -> View:
         """As the first broker that answers sees it."""
         while True:
             for address in self.brokers.values():
                 try:
-                    return await view(address, [self.topic])
+                    return await view(address, [self.topic], self.tls)
                 except PeerUnreachableError:
                     await asyncio.sleep(_POLL_S)
 
@@ -97,7 +98,8 @@ class On:
     async def klamm(self, *arguments: str) -> int:
         """Run a command of klamm's against its controllers; its exit code."""
         bootstrap = ",".join(member.address for member in self.cluster.members(CONTROLLER))
-        return (await asyncio.to_thread(run_klamm, *arguments, "--bootstrap", bootstrap)).returncode
+        options = ["--bootstrap", bootstrap, *self.cluster.options_of_operator(of_brokers=False)]
+        return (await asyncio.to_thread(run_klamm, *arguments, *options)).returncode
 
     def start(self, names: Sequence[str]) -> None:
         for name in names:

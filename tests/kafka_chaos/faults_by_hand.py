@@ -8,7 +8,6 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from cluster.process.local_cluster import BROKER, CONTROLLER
-from tests.controllers.plain_zookeeper import plain_client
 from tests.kafka_chaos.faults import On, fault
 
 _CONTROLLER: Final = "/controller"
@@ -19,7 +18,7 @@ _TOO_SHORT_S: Final = "10"
 
 async def _edit(on: On, edit: Callable[[KazooClient], object]) -> None:
     def connect_and_edit() -> None:
-        with plain_client(on.cluster.state.zookeeper) as zookeeper:
+        with on.cluster.znodes() as zookeeper:
             edit(zookeeper)
 
     await asyncio.to_thread(connect_and_edit)

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
@@ -19,8 +19,9 @@ _ABORTED_OF: Final = 5
 class Transactions:
     """Each writes its number to two partitions: readers of what is committed see both or none."""
 
-    def __init__(self, bootstrap: Sequence[str], topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: Sequence[str], topic: str, partitions: int, security: Mapping[str, Any] = {}) -> None:
         self._bootstrap, self._topic, self._partitions = list(bootstrap), topic, partitions
+        self._security = security
         self._number = 0
         self.committed: set[bytes] = set()
         self.aborted: set[bytes] = set()
@@ -39,6 +40,7 @@ class Transactions:
             transactional_id=self._topic,
             transaction_timeout_ms=10_000,
             metadata_max_age_ms=5_000,
+            **self._security,
         )
         try:
             await producer.start()
@@ -64,7 +66,7 @@ class Transactions:
     async def problems(self) -> list[str]:
         """Those of what is stored; nothing may be under way any more."""
         # A transaction that nobody ended is aborted after its timeout.
-        read = await read_all(self._bootstrap, self._topic, self._partitions, "read_committed")
+        read = await read_all(self._bootstrap, self._topic, self._partitions, "read_committed", self._security)
         stored = Counter(value for records in read.values() for _, value in records if value is not None)
         found = [f"transaction {v!r} is there {stored[v]} times" for v in sorted(stored) if stored[v] != 2]
         found += [f"committed transaction {v!r} is lost" for v in sorted(self.committed - stored.keys())]

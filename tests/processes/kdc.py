@@ -26,6 +26,15 @@ def needs_kerberos() -> None:
         pytest.skip(f"there is no {', '.join(lacks)}: install MIT Kerberos' KDC (Debian: krb5-kdc, krb5-admin-server)")
 
 
+def write_config(path: Path, port: int, lifetime: str = "10h") -> None:
+    """Write the krb5.conf of a center at this port of this machine, asked by TCP."""
+    path.write_text(
+        f"[libdefaults]\ndefault_realm = {REALM}\ndns_lookup_kdc = false\ndns_lookup_realm = false\nrdns = false\n"
+        f"dns_canonicalize_hostname = false\nudp_preference_limit = 1\nticket_lifetime = {lifetime}\n"
+        f"[realms]\n{REALM} = {{\n kdc = 127.0.0.1:{port}\n}}\n"
+    )
+
+
 class Kdc:
     """`environment`: with which programs find it. Tickets last `lifetime`, as kadmin writes it."""
 
@@ -44,11 +53,7 @@ class Kdc:
 
     def _write(self, lifetime: str) -> None:
         folder = self.folder
-        self.config.write_text(
-            f"[libdefaults]\ndefault_realm = {REALM}\ndns_lookup_kdc = false\ndns_lookup_realm = false\nrdns = false\n"
-            f"dns_canonicalize_hostname = false\nudp_preference_limit = 1\nticket_lifetime = {lifetime}\n"
-            f"[realms]\n{REALM} = {{\n kdc = 127.0.0.1:{self.port}\n}}\n"
-        )
+        write_config(self.config, self.port, lifetime)
         (folder / "kdc.conf").write_text(
             f"[kdcdefaults]\nkdc_listen = 127.0.0.1:{self.port}\nkdc_tcp_listen = 127.0.0.1:{self.port}\n"
             f"[realms]\n{REALM} = {{\n database_name = {folder}/principal\n key_stash_file = {folder}/stash\n"
