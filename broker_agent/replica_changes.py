@@ -61,13 +61,17 @@ class ReplicaRemoved(Struct, frozen=True):
 
 
 class ReplicaStopped(Struct, frozen=True):
-    """A StopReplica was carried out. `is_deleted`: so that the log is gone; `failure`: why it is not."""
+    """A StopReplica was carried out. `is_deleted`: so that the log is gone; `failure`: why it is not.
+
+    `topic_id`: of the log, or where there was none of the request.
+    """
 
     topic_partition: TopicPartition
     leader_epoch: LeaderEpoch
     cause: Cause
     is_deleted: bool
     failure: Exception | None = None
+    topic_id: TopicId | None = None
 
 
 class ReplicaOffline(Struct, frozen=True):
@@ -222,6 +226,7 @@ def _replica_stopped(change: ReplicaStopped, _: BrokerId, record: _Record) -> St
     why = None if change.failure is None else str(change.failure)
     return record(
         *(Kind.ROLE, change.cause, change.topic_partition),
+        topic_id=change.topic_id,
         to_state=to_state,
         leader_epoch=change.leader_epoch,
         reason=why,

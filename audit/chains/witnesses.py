@@ -16,6 +16,7 @@ from state_log.heads_file import GivenHead
 
 LOG_CUT: Final = "log-cut"
 LOG_REWRITTEN: Final = "log-rewritten"
+LOG_CONTINUED: Final = "log-ends-with-its-run"
 LAG_MS: Final = 60_000
 """How far a log that is being followed may be behind what others have seen of it, in ms."""
 SEALED_LAG_MS: Final = 3_660_000
@@ -201,6 +202,9 @@ def check_ends(
             cut = [each for each in beyond if not may_lag(each)]
             if beyond:
                 _check_end(ends, logs[name], boots[name], beyond, cut)
+            elif ended := [each for each in seen if each.is_own and each.seq < logs[name].next_seq - 1]:
+                message = f"{name} goes on to record {logs[name].next_seq - 1}, but {_seen(ended[0])} as its last one"
+                ends.findings.append(_finding(LOG_CONTINUED, name, message, ended))
     for witness, count in sorted(_logs_of(latest).items()):
         if count >= LOGS_MAX:
             ends.undecided.append(

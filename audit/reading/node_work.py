@@ -3,7 +3,7 @@
 Gathered while logs are read, because the records themselves go to the buckets of their partitions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -26,7 +26,9 @@ class Work(Struct, frozen=True):
     `loaded_ms`: the last start state; `first_write_ms`: the first state written to ZooKeeper. None: there is none.
     `first_event`, `last_event`, `max_event`: the numbers of the first and the last event by the order of the log, and
     the greatest one, -1 if no record has one. `first_event_seq`: the record of the first. `event_fall`: where an event
-    is below the one before it for the first time: number of the record, event before, event.
+    is below the one before it for the first time: number of the record, event before, event. `first_name`, `last_name`:
+    the names of the first and the last event. `event_renamed`: where an event has another name than in the record
+    before for the first time: number of the record, name before, name.
     """
 
     node: str
@@ -45,6 +47,9 @@ class Work(Struct, frozen=True):
     last_event: int = -1
     max_event: int = -1
     event_fall: tuple[int, int, int] | None = None
+    first_name: str = ""
+    last_name: str = ""
+    event_renamed: tuple[int, str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -99,7 +104,9 @@ def work_of(rows: pyarrow.RecordBatch) -> list[Work]:
     at_ms, seq = longs(table["at_ms"]), longs(table["seq"])
     loads = is_one_of(table["kind"], [Kind.LOADED.value])
     writes = is_one_of(table["kind"], [Kind.ISR.value, Kind.PARTITION.value]) & (longs(table["leader_epoch"]) >= 0)
-    boots, event = table["boot_id"], longs(table["cause_id"])
+    boots, event, (name, names) = table["boot_id"], longs(table["cause_id"]), ranked(table["cause_event"])
+    # The last one is for records without a name.
+    names.append("")
     found = []
     for first, end in pairwise([*group_starts(node, incarnation, epoch).tolist(), len(node)]):
         part = slice(first, end)
@@ -116,25 +123,36 @@ def work_of(rows: pyarrow.RecordBatch) -> list[Work]:
                 boot[0].as_py() if len(boot) else None,
                 int(at_ms[part][loads[part]].max()) if loads[part].any() else None,
                 int(at_ms[part][writes[part]].min()) if writes[part].any() else None,
-                *(_events(seq[part], event[part]) if epoch[first] >= 0 else ()),
+                *(_events(seq[part], event[part], name[part], names) if epoch[first] >= 0 else ()),
             )
         )
     return found
 
 
-def _events(seq: Longs, event: Longs) -> tuple[int, int, int, int, tuple[int, int, int] | None]:
-    """The fields of events of a `Work`. `seq`, `event`: numbers of its records and of their events, aligned."""
+_Events = tuple[int, int, int, int, tuple[int, int, int] | None, str, str, tuple[int, str, str] | None]
+
+
+def _events(seq: Longs, event: Longs, name: Longs, names: Sequence[str]) -> _Events:
+    """The fields of events of a `Work`. `seq`, `event`, `name`: numbers of its records and of their events, and the
+    places of the events' names among `names`; aligned.
+    """
     # Records of other nodes' heads follow from no event.
     has = event >= 0
-    seq, event = seq[has], event[has]
+    seq, event, name = seq[has], event[has], name[has]
     if not len(seq):
-        return -1, -1, -1, -1, None
+        return -1, -1, -1, -1, None, "", "", None
     fallen = numpy.flatnonzero((event[1:] < event[:-1]) & (seq[1:] > seq[:-1]))
     fall = None
     if len(fallen):
         place = int(fallen[0])
         fall = int(seq[place + 1]), int(event[place]), int(event[place + 1])
-    return int(event[0]), int(seq[0]), int(event[-1]), int(event.max()), fall
+    renamed = None
+    other = numpy.flatnonzero((event[1:] == event[:-1]) & (name[1:] != name[:-1]))
+    if len(other):
+        place = int(other[0])
+        renamed = int(seq[place + 1]), names[name[place]], names[name[place + 1]]
+    ends = names[name[0]], names[name[-1]]
+    return int(event[0]), int(seq[0]), int(event[-1]), int(event.max()), fall, *ends, renamed
 
 
 def sizes_of(rows: pyarrow.RecordBatch) -> list[TopicSize]:
@@ -178,19 +196,26 @@ def joined_work(one: Work | None, other: Work) -> Work:
     )
 
 
-def _joined_events(first: Work, last: Work) -> tuple[int, int, int, int, tuple[int, int, int] | None]:
+def _joined_events(first: Work, last: Work) -> _Events:
     falls = [fall for fall in (first.event_fall, last.event_fall) if fall is not None]
+    renamed = [each for each in (first.event_renamed, last.event_renamed) if each is not None]
     if first.max_event < 0 or last.max_event < 0:
         known = last if first.max_event < 0 else first
-        return known.first_event, known.first_event_seq, known.last_event, known.max_event, min(falls, default=None)
+        numbers = known.first_event, known.first_event_seq, known.last_event, known.max_event
+        return *numbers, min(falls, default=None), known.first_name, known.last_name, min(renamed, default=None)
     if last.first_event < first.last_event and first.last_seq < last.first_seq:
         falls.append((last.first_event_seq, first.last_event, last.first_event))
+    if last.first_event == first.last_event and last.first_name != first.last_name:
+        renamed.append((last.first_event_seq, first.last_name, last.first_name))
     return (
         first.first_event,
         first.first_event_seq,
         last.last_event,
         max(first.max_event, last.max_event),
         min(falls, default=None),
+        first.first_name,
+        last.last_name,
+        min(renamed, default=None),
     )
 
 

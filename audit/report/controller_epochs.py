@@ -19,6 +19,7 @@ from audit.rules.controller_epochs import (
     falling_events,
     late_controllers,
     of_other_controllers,
+    renamed_events,
     times_without_controller,
     unknown_requests,
 )
@@ -42,6 +43,7 @@ def epoch_findings(
         return
     work = state.tables.work.values()
     yield from falling_events(work)
+    yield from renamed_events(work)
     yield from falling_epochs(state.active)
     terms = [
         TermOfController(

@@ -1,4 +1,5 @@
-"""What waits at the end of the logs: roles that no controller gave, leaderships that nobody took.
+"""What waits at the end of the logs: roles that no controller gave, leaderships that nobody took, and replicas that
+brokers deleted though no controller ordered it.
 
 These are findings only where the log that should have the rest was read beyond that time; where it is missing or ends
 before, the audit is incomplete. They depend on how far the logs were read, so they are no rows of the findings' table.
@@ -17,6 +18,7 @@ from audit.records.findings import AuditFinding
 from audit.records.orders import sorted_order
 from audit.records.vectors import group_starts, longs
 from audit.rules.applied_states import UNTAKEN, UNWRITTEN
+from audit.rules.ordered_deletions import DELETED_BY_ORDER, UNORDERED
 from audit.rules.rule import Awaited
 from audit.rules.subjects import reference
 from audit.storage.commits import Commit
@@ -55,7 +57,25 @@ def open_conditions(folder: OutputFolder, commit: Commit | None, state: ClusterS
         )
         has_gaps = any(log.missing for name, log in state.incarnations.items() if name.startswith(f"{node}/"))
         (found.unknown if has_gaps else found.findings).append(finding)
+    _add_unordered(found, _waiting(folder, commit, UNORDERED), commit, state)
     return found
+
+
+def _add_unordered(found: Open, rows: pyarrow.Table, commit: Commit | None, state: ClusterState) -> None:
+    """Add one condition for each controller epoch in which replicas were deleted that nobody had ordered to delete."""
+    has_all, by_epoch = _has_all_controllers(commit, state), dict[int, list[Mapping[str, Any]]]()
+    for row in sorted(rows.to_pylist(), key=_by_time):
+        by_epoch.setdefault(row["cause_controller_epoch"], []).append(row)
+    for epoch, group in sorted(by_epoch.items()):
+        first = group[0]
+        more = "" if len(group) == 1 else f", and {len(group) - 1} more"
+        message = (
+            f"{first['node']} deleted its replica of {_partition(first)} in controller epoch {epoch}, which no "
+            f"controller ordered{more}"
+        )
+        finding = _finding(DELETED_BY_ORDER, f"controller epoch {epoch}", group[:_NAMED_MAX], message)
+        is_decided = has_all and was_read_beyond(epoch, group[-1]["at_ms"], state)
+        (found.findings if is_decided else found.unknown).append(finding)
 
 
 def _has_all_controllers(commit: Commit | None, state: ClusterState) -> bool:

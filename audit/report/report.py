@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from audit.batches.cluster_state import ClusterState, decode_state
 from audit.batches.decisions import summed
-from audit.chains.incarnations import overlaps
+from audit.chains.incarnations import boots, overlaps
 from audit.reading.file_faults import why_unread
 from audit.reading.kafka.log_state import describe_time
 from audit.reading.kafka.log_state import gaps as kafka_gaps
@@ -235,7 +235,7 @@ def _end_of_logs(folder: OutputFolder, commit: Commit | None, state: ClusterStat
     # What overlaps in Kafka's logs is not decided: see `audit.reading.kafka.log_state.gaps`.
     own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
     doubled = overlaps(own)
-    found = [*waiting.findings, *governed.findings, *doubled, *log_ends.ends.findings]
+    found = [*waiting.findings, *governed.findings, *doubled, *boots(own), *log_ends.ends.findings]
     found += [*lasting_findings(folder, commit, state), *term_findings(folder, commit, state)]
     found += dead_leader_findings(folder, commit, state)
     found += epoch_findings(folder, commit, state, logs_that_lack_lines(state))

@@ -4,8 +4,14 @@ from collections.abc import Collection
 from typing import Final
 
 from audit.batches.decisions import DECIDED_OTHERWISE
-from audit.chains.incarnations import CLOCK_WENT_BACK, STALE_CONTROLLER_EPOCH, TWO_NODES_ONE_ID
-from audit.chains.witnesses import LOG_CUT, LOG_REWRITTEN
+from audit.chains.incarnations import (
+    CLOCK_FITS_BOOT,
+    CLOCK_WENT_BACK,
+    ROLE_AFTER_EXPIRY,
+    STALE_CONTROLLER_EPOCH,
+    TWO_NODES_ONE_ID,
+)
+from audit.chains.witnesses import LOG_CONTINUED, LOG_CUT, LOG_REWRITTEN
 from audit.reading.file_faults import LOG_CHANGED, LOG_SHRANK, LOG_VANISHED
 from audit.report.open_conditions import EPOCH_NEVER_GIVEN, LEADERSHIP_NEVER_TAKEN
 from audit.rules import broker_registrations, controller_epochs, controller_terms, topic_sequences
@@ -41,6 +47,12 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {rule: text for each in RULES for 
         "A broker carries out no request of a controller epoch below one that it has carried out before.",
         "the broker's log near the record: its fencing failed, or ZooKeeper was restored",
         kafka="TRACE",
+    ),
+    ROLE_AFTER_EXPIRY: Explanation(
+        "error",
+        "A broker whose registration expired takes no role by a request until it has another one, but for a minute.",
+        "the controller that sent the request: whether it saw that the broker was gone",
+        "the log does not say when brokers register",
     ),
     EPOCH_NEVER_GIVEN: Explanation(
         "critical",
@@ -80,9 +92,19 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {rule: text for each in RULES for 
         "time synchronisation of the host",
         kafka="INFO",
     ),
+    CLOCK_FITS_BOOT: _of_log(
+        "Between two runs of a node in one boot of its machine, its clock does not go back by more than five seconds.",
+        "time synchronisation of the host, and whether a boot id was copied to another machine",
+        "a Kafka log does not say which process wrote it",
+    ),
     LOG_CUT: _of_log(
         "A log continues at least to the last line that others have seen of it.",
         "the file: lines, or whole files, were taken from its end; compare it with a backup",
+        "Kafka's brokers keep no heads of logs",
+    ),
+    LOG_CONTINUED: _of_log(
+        "A log ends with the line that the node's next run found as its last one.",
+        "the file: lines were added after the process had ended, by another process or a person",
         "Kafka's brokers keep no heads of logs",
     ),
     LOG_REWRITTEN: _of_log(

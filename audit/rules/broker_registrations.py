@@ -13,6 +13,9 @@ EPOCH_RISES: Final = "broker-epoch-rises"
 EPOCH_OF_ONE_BROKER: Final = "broker-epoch-of-one-broker"
 EPOCH_NOBODY_REGISTERED: Final = "broker-epoch-nobody-registered"
 STATES_IN_ORDER: Final = "broker-states-in-order"
+NOT_NOTED: Final = "registration-noted"
+NOTED_WITHIN_MS: Final = 300_000
+"""For how long a broker may be registered before the active controller takes note of it."""
 _LIVE, _BOUNCED, _DEAD = "broker live", "broker bounced", "broker dead"
 _REGISTERED, _EXPIRED = "registration registered", "registration expired"
 
@@ -27,6 +30,7 @@ def broker_findings(steps: Sequence[Step]) -> Iterator[AuditFinding]:
         if term_of(before) == term_of(step):
             yield from _changes(before, step)
     yield from _unregistered(own, seen)
+    yield from _not_noted(own, seen)
 
 
 def broker_epoch_findings(steps: Sequence[Step]) -> Iterator[AuditFinding]:
@@ -87,6 +91,27 @@ def _unregistered(own: Sequence[Step], seen: Sequence[Step]) -> Iterator[AuditFi
                 yield _finding(EPOCH_NOBODY_REGISTERED, why, before, after, step)
 
 
+def _not_noted(own: Sequence[Step], seen: Sequence[Step]) -> Iterator[AuditFinding]:
+    """Yield the registrations that lasted for long, and that a controller, active all the time, never recorded.
+
+    It is known to be active where it recorded something else of the broker, before and afterwards.
+    """
+    for registered, later in pairwise(own):
+        epoch, until_ms = registered["broker_epoch"], later["at_ms"]
+        if registered["what"] != _REGISTERED or epoch is None or until_ms - registered["at_ms"] <= NOTED_WITHIN_MS:
+            continue
+        for before, after in pairwise(seen):
+            meanwhile = before["at_ms"] < registered["at_ms"] and after["at_ms"] > until_ms
+            if meanwhile and term_of(before) == term_of(after) and epoch not in _epochs(before, after):
+                lasted = (until_ms - registered["at_ms"]) // 1000
+                why = f"was registered with epoch {epoch} for {lasted} s, and the controller took no note of it"
+                yield _finding(NOT_NOTED, why, before, registered, after)
+
+
+def _epochs(*steps: Step) -> set[object]:
+    return {step["broker_epoch"] for step in steps}
+
+
 def _state(step: Step) -> str:
     return str(step["what"].partition(" ")[2]).replace("_", " ")
 
@@ -118,6 +143,13 @@ EXPLAINS: Final = {
         "error",
         "The epoch with which a controller sees a broker is one with which the broker registered.",
         "the broker's znode: another process registered under its id",
+        _NO_BROKERS,
+        of_whole_logs=True,
+    ),
+    NOT_NOTED: Explanation(
+        "error",
+        "The active controller takes note of a broker's registration within five minutes.",
+        "the controller's log and its watches: the broker leads nothing, and what it led before has no leader",
         _NO_BROKERS,
         of_whole_logs=True,
     ),

@@ -53,7 +53,17 @@ _COMMITTED: Final = pyarrow.schema(
 )
 _SHOWN: Final = pyarrow.schema({**KEY, "high_watermark": pyarrow.int64(), "leader_epoch": pyarrow.int64()})
 _PARTITIONS: Final = pyarrow.schema(KEY)
-_READ: Final = ("key", "kind", "to_state", "broker", "leader_epoch", "high_watermark", "log_end_offset", *REFERENCE)
+COMMITTED_READ: Final = (
+    "key",
+    "kind",
+    "to_state",
+    "broker",
+    "leader_epoch",
+    "high_watermark",
+    "log_end_offset",
+    *REFERENCE,
+)
+"""The columns of records that roles with offsets are made of."""
 
 
 def _roles(rows: pyarrow.Table) -> pyarrow.Table:
@@ -63,7 +73,7 @@ def _roles(rows: pyarrow.Table) -> pyarrow.Table:
         chosen &= longs(rows[name]) != ABSENT
     chosen &= keys(rows["key"]) != 0
     # A file of Apache Kafka's continues when its broker starts again.
-    return without_kafka(rows.select(_READ).filter(pyarrow.array(chosen)))
+    return without_kafka(rows.select(COMMITTED_READ).filter(pyarrow.array(chosen)))
 
 
 @once
@@ -313,7 +323,7 @@ RULE: Final = Rule(
             of_whole_logs=True,
         ),
     },
-    reads=tuple(dict.fromkeys((*_READ, *STATES_READ, *TAKEN_READ))),
+    reads=tuple(dict.fromkeys((*COMMITTED_READ, *STATES_READ, *TAKEN_READ))),
     check=_check,
     keeps=(COMMITTED, SHORT, SHOWN),
     withdraw=lambda batch: changes(_lacking(earlier_window(batch), earlier(batch, COMMITTED), batch.subjects), ()),

@@ -16,6 +16,7 @@ from state_log.decision_rules import FIRST_CONTROLLER_EPOCH, RECORD_OF_OWN_BROKE
 EPOCH_NEVER_BEGAN: Final = "controller-epoch-never-began"
 EVENT_NEVER_WAS: Final = "event-never-was"
 EVENTS_RISE: Final = "events-rise"
+EVENT_OF_ONE_NAME: Final = "event-of-one-name"
 CONTROLLER_EPOCHS_RISE: Final = "controller-epochs-rise"
 NO_CONTROLLER: Final = "no-controller-too-long"
 _CONTROLLER: Final = "controller-"
@@ -35,6 +36,12 @@ EXPLAINS: Final = {
         "error",
         "A controller handles its events in the order of their numbers.",
         "the controller's log near the record: two processes may have written into it",
+        kafka=_NO_EVENTS,
+    ),
+    EVENT_OF_ONE_NAME: Explanation(
+        "error",
+        "All records that follow from one event of a controller give it the same name.",
+        "the controller's log near the record: somebody changed it, or two processes wrote into it",
         kafka=_NO_EVENTS,
     ),
     CONTROLLER_EPOCHS_RISE: Explanation(
@@ -110,6 +117,18 @@ def falling_events(work: Iterable[Work]) -> Iterator[AuditFinding]:
         message = f"{each.node} recorded event {event} in controller epoch {each.controller_epoch} after event {before}"
         subject = f"controller-epoch {each.controller_epoch} of {log}"
         yield AuditFinding(EVENTS_RISE, subject, message, (f"{log}/{seq}",))
+
+
+def renamed_events(work: Iterable[Work]) -> Iterator[AuditFinding]:
+    """Find the logs of controllers in which an event has two names."""
+    for each in sorted(work, key=lambda each: each.name):
+        if each.event_renamed is None or not each.node.startswith(_CONTROLLER):
+            continue
+        seq, before, name = each.event_renamed
+        log = f"{each.node}/{each.incarnation}"
+        message = f"{each.node} recorded an event as {before or 'none'} and as {name or 'none'}"
+        subject = f"controller-epoch {each.controller_epoch} of {log}"
+        yield AuditFinding(EVENT_OF_ONE_NAME, subject, message, (f"{log}/{seq}",))
 
 
 def falling_epochs(active: Mapping[int, Sequence[str]]) -> Iterator[AuditFinding]:

@@ -5,7 +5,7 @@ broker led. Those that have none yet wait in a table, and `audit.report.dead_lea
 Kafka KafkaController.onBrokerFailure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy
@@ -28,7 +28,7 @@ from state_log.causes import utc_text
 from state_log.record import Kind
 
 DEAD_LEADER: Final = "dead-leader-too-long"
-_SCHEMA: Final = pyarrow.schema(
+ABSENT_LEADERS: Final = pyarrow.schema(
     {
         **KEY,
         "broker": pyarrow.int32(),
@@ -37,28 +37,46 @@ _SCHEMA: Final = pyarrow.schema(
         "state": pyarrow.string(),
     }
 )
-"""Partitions that a dead broker leads. `sub`: the partition epoch of the state that says so, whose record is `state`;
-the others are of the record of the death.
+"""Partitions that a broker leads which is dead, or stops. `sub`: the partition epoch of the state that says so, whose
+record is `state`; the others are of the record about the broker.
 """
-_OF_DEATHS: Final = ("kind", "to_state", *_SCHEMA.names[2:-1])
+_OF_DEATHS: Final = ("kind", "to_state", *ABSENT_LEADERS.names[2:-1])
 
 
-class _Checked(NamedTuple):
-    """Holds what waits after a batch, as _SCHEMA, and what it shows to have lasted too long."""
+class Absence(NamedTuple):
+    """Says which leaders have to be replaced: those of brokers that a controller recorded as `to_state`.
+
+    `text`: what the controller recorded, after "that it". `counts`: whether a partition counts that the broker led then
+    (batch, the record of the broker, rows of WRITTEN), and `lasts`: whether one still does after its leader's last
+    state (batch, rows as ABSENT_LEADERS); None: all do. Both results are aligned with the rows.
+    """
+
+    rule: str
+    to_state: str
+    text: str
+    counts: Callable[[BucketBatch, Mapping[str, Any], pyarrow.Table], Flags] | None = None
+    lasts: Callable[[BucketBatch, pyarrow.Table], Flags] | None = None
+
+
+class Checked(NamedTuple):
+    """Holds what waits after a batch, as ABSENT_LEADERS, and what it shows to have lasted too long."""
 
     waiting: pyarrow.Table
     findings: list[AuditFinding]
 
 
-@once
-def _checked(batch: BucketBatch) -> _Checked:
-    led = pyarrow.concat_tables([compared(batch.awaited(DEAD_LEADERS), batch), *_led_by_dead(batch)])
+def check_leaders(batch: BucketBatch, waiting: Awaited, absence: Absence) -> Checked:
+    """Follow the partitions of absent leaders to their next leaders. `waiting`: the table of those that have none."""
+    led = pyarrow.concat_tables([compared(batch.awaited(waiting), batch), *_led_by_absent(batch, absence)])
     gone = keys(batch.added(DELETIONS)["key"])
     led = led.filter(pyarrow.array(~numpy.isin(keys(led["key"]), gone)))
     if not led.num_rows:
-        return _Checked(led, [])
+        return Checked(led, [])
     states, sub, above = _followed(batch, led)
     led = led.set_column(1, "sub", pyarrow.array(sub))
+    if absence.lasts is not None:
+        lasts = absence.lasts(batch, led)
+        led, above = led.filter(pyarrow.array(lasts)), above[lasts]
     came_back = known_statuses(batch).next_of_brokers(led, longs(led["broker"]))
     ended = above != NOTHING
     lived = came_back != NOTHING
@@ -67,21 +85,32 @@ def _checked(batch: BucketBatch) -> _Checked:
     is_late[ended] = _is_late(led.filter(pyarrow.array(ended)), states.take(after), came_back[ended], batch)
     place = numpy.zeros(len(above), numpy.int64)
     place[ended] = after
-    findings = [_finding(batch, led, row, states, int(place[row])) for row in numpy.flatnonzero(is_late).tolist()]
-    return _Checked(led.filter(pyarrow.array(~ended & ~lived)), findings)
+    findings = [
+        _finding(batch, absence, led.slice(row, 1).to_pylist()[0], states, int(place[row]))
+        for row in numpy.flatnonzero(is_late).tolist()
+    ]
+    return Checked(led.filter(pyarrow.array(~ended & ~lived)), findings)
 
 
-def _led_by_dead(batch: BucketBatch) -> list[pyarrow.Table]:
-    """The partitions that brokers led when the batch says that they died, as _SCHEMA: a table for each death."""
+def _led_by_absent(batch: BucketBatch, absence: Absence) -> list[pyarrow.Table]:
+    """The partitions that brokers led when the batch says that they are absent, as ABSENT_LEADERS: a table for each
+    such record.
+    """
     rows = batch.rows
-    dead = is_one_of(rows["kind"], [Kind.BROKER.value]) & is_one_of(rows["to_state"], ["dead"])
+    dead = is_one_of(rows["kind"], [Kind.BROKER.value]) & is_one_of(rows["to_state"], [absence.to_state])
     dead &= (longs(rows["controller_epoch"]) != ABSENT) & (longs(rows["broker"]) != ABSENT)
     deaths = rows.select(_OF_DEATHS).filter(pyarrow.array(dead))
     runs = batch.runs(WRITTEN).with_open(batch.added(WRITTEN))
     states = [_Leaders.of(run) for run in runs.open if run.rows.num_rows] if deaths.num_rows else []
     if not states:
         return []
-    return [_of_death(death, states) for death in deaths.drop_columns(["kind", "to_state"]).to_pylist()]
+    found = []
+    for death in deaths.drop_columns(["kind", "to_state"]).to_pylist():
+        led = _led_before(death, states)
+        if absence.counts is not None:
+            led = led.filter(pyarrow.array(absence.counts(batch, death, led)))
+        found.append(_waiting(death, led))
+    return found
 
 
 class _Leaders(NamedTuple):
@@ -106,8 +135,8 @@ class _Leaders(NamedTuple):
         return found
 
 
-def _of_death(death: Mapping[str, Any], states: Sequence[_Leaders]) -> pyarrow.Table:
-    """The partitions that a broker led when it died, by the states that the controller knew, as _SCHEMA."""
+def _led_before(death: Mapping[str, Any], states: Sequence[_Leaders]) -> pyarrow.Table:
+    """The states in which a broker led, of those that the controller knew when it recorded the broker as absent."""
     last = [of.last_before(death) for of in states]
     key, sub = (
         numpy.concatenate([column[rows] for column, rows in zip(columns, last, strict=True)])
@@ -117,20 +146,20 @@ def _of_death(death: Mapping[str, Any], states: Sequence[_Leaders]) -> pyarrow.T
     ends = numpy.append(group_starts(key[order])[1:], len(order))[: len(order)] - 1
     is_last = numpy.zeros(len(order), bool)
     is_last[order[ends]] = True
-    parts, first = [_SCHEMA.empty_table()], 0
+    parts, first = [WRITTEN.schema.empty_table()], 0
     for of, rows in zip(states, last, strict=True):
         led = rows[is_last[first : first + len(rows)] & (of.leader[rows] == death["broker"])]
-        parts.append(_waiting(death, of.run.rows.take(pyarrow.array(led))))
+        parts.append(of.run.rows.take(pyarrow.array(led)))
         first += len(rows)
     return pyarrow.concat_tables(parts)
 
 
 def _waiting(death: Mapping[str, Any], led: pyarrow.Table) -> pyarrow.Table:
-    """The rows of _SCHEMA of a death and these states of what the broker led."""
+    """The rows of ABSENT_LEADERS of a death and these states of what the broker led."""
     names = [led[name].cast(pyarrow.string()) for name in ("node", "incarnation", "seq")]
     state = pyarrow.compute.binary_join_element_wise(*names, "/")
     stated = {name: [death[name]] * led.num_rows for name in _OF_DEATHS[2:]}
-    return pyarrow.table({"key": led["key"], "sub": led["sub"], **stated, "state": state}, schema=_SCHEMA)
+    return pyarrow.table({"key": led["key"], "sub": led["sub"], **stated, "state": state}, schema=ABSENT_LEADERS)
 
 
 def _followed(batch: BucketBatch, led: pyarrow.Table) -> tuple[pyarrow.Table, Longs, Longs]:
@@ -166,20 +195,29 @@ def _is_late(led: pyarrow.Table, states: pyarrow.Table, came_back: Longs, batch:
     return numpy.asarray(own & (longs(states["at_ms"]) - longs(led["at_ms"]) > batch.limits.leaderless_ms), bool)
 
 
-def _finding(batch: BucketBatch, led: pyarrow.Table, row: int, states: pyarrow.Table, after: int) -> AuditFinding:
-    found = led.slice(row, 1).to_pylist()[0]
+def _finding(
+    batch: BucketBatch, absence: Absence, found: Mapping[str, Any], states: pyarrow.Table, after: int
+) -> AuditFinding:
     at_ms = states["at_ms"][after].as_py()
     led_s, limit_s = (at_ms - found["at_ms"]) / 1000, batch.limits.leaderless_ms // 1000
     message = (
         f"broker {found['broker']} led it for {led_s:.0f} s after the controller had recorded at "
-        f"{utc_text(found['at_ms'])} that it is dead: more than {limit_s} s"
+        f"{utc_text(found['at_ms'])} that it {absence.text}: more than {limit_s} s"
     )
     records = found["state"], reference(found), reference_at(states, after)
     subject = f"partition-epoch {found['sub']}"
-    return batch.subjects.finding(RuleViolation(DEAD_LEADER, found["key"], subject, message, records, found["at_ms"]))
+    return batch.subjects.finding(RuleViolation(absence.rule, found["key"], subject, message, records, found["at_ms"]))
 
 
-DEAD_LEADERS: Final = Awaited("dead_leaders", _SCHEMA, lambda batch: _checked(batch).waiting)
+@once
+def _checked(batch: BucketBatch) -> Checked:
+    return check_leaders(batch, DEAD_LEADERS, _DEAD)
+
+
+_DEAD: Final = Absence(DEAD_LEADER, "dead", "is dead")
+DEAD_LEADERS: Final = Awaited("dead_leaders", ABSENT_LEADERS, lambda batch: _checked(batch).waiting)
+ABSENT_READ: Final = tuple(dict.fromkeys((*STATUSES_READ, *STATES_READ, "broker")))
+"""The columns of records that absent leaders are found by."""
 RULE: Final = Rule(
     explains={
         DEAD_LEADER: Explanation(
@@ -190,7 +228,7 @@ RULE: Final = Rule(
             of_whole_logs=True,
         )
     },
-    reads=tuple(dict.fromkeys((*STATUSES_READ, *STATES_READ, "broker"))),
+    reads=ABSENT_READ,
     check=lambda batch: _checked(batch).findings,
     awaits=(DEAD_LEADERS,),
 )

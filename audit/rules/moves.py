@@ -2,7 +2,8 @@
 
 Only controllers of klamm record assignments, and only partitions of topics with an id are checked: others may be two
 partitions of one name, and below protocol version 2.7 their leaders write states that no controller has seen. Compared
-is what one controller recorded in one controller epoch: one that dies may have written what it did not record.
+is what one controller recorded in one controller epoch: one that dies may have written what it did not record. So a
+term begins with the reassignments that its controller has loaded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 import pyarrow
+import pyarrow.compute
 
 from audit.records.findings import AuditFinding, RuleViolation, changes
 from audit.records.orders import sorted_order
@@ -24,6 +26,7 @@ from audit.records.vectors import (
     is_one_of,
     keys,
     longs,
+    mixed,
     ranks,
 )
 from audit.rules.machine_steps import MACHINE_READ, MACHINE_STEPS, REPLICA_GONE, log_keys, machine_keys
@@ -41,6 +44,7 @@ REPLICAS_BY_REASSIGNMENT: Final = "replicas-by-reassignment"
 EPOCH_NOBODY_WROTE: Final = "partition-epoch-nobody-wrote"
 MOVED_IN_SYNC: Final = "move-completed-in-sync"
 MOVED_AS_PLANNED: Final = "move-ends-as-planned"
+MOVE_NEVER_BEGAN: Final = "move-ends-that-began"
 LEADER_MOVED: Final = "leader-moved-along"
 REMOVED_REPLICA_DELETED: Final = "removed-replica-deleted"
 _BROKERS: Final = pyarrow.list_(pyarrow.int32())
@@ -55,17 +59,28 @@ _SCHEMA: Final = pyarrow.schema(
         **REFERENCE,
     }
 )
-"""One row for each assignment that a controller recorded. `sub`: controller epoch and number."""
-_STARTED, _COMPLETED = "started", "completed"
+"""One row for each assignment that a controller recorded, and each reassignment that it has loaded. `sub`: controller
+epoch and number.
+"""
+_STARTED, _COMPLETED, _CANCELLED, _LOADED = "started", "completed", "cancelled", "loaded"
+_UNDER_WAY: Final = (_STARTED, _LOADED)
+_TERMS: Final = pyarrow.schema(KEY)
 _OF_REMOVALS: Final = frozenset({"replica removed", "another list of replicas"})
 """The reasons of states whose replicas include those that are not assigned any more, and still have to go."""
 
 
 def moves_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """Read the assignments in these records, of topics with an id, reduced."""
-    chosen = is_one_of(rows["kind"], [Kind.ASSIGNMENT.value]) & (keys(rows["key"]) != 0)
+    """Read the assignments and the loaded reassignments in these records, of topics with an id, reduced."""
+    loaded = is_one_of(rows["kind"], [Kind.LOADED.value])
+    loaded &= are_present(rows["adding_replicas"]) | are_present(rows["removing_replicas"])
+    assigned = is_one_of(rows["kind"], [Kind.ASSIGNMENT.value])
+    if not (loaded.any() or assigned.any()):
+        return _SCHEMA.empty_table()
+    chosen = (assigned | loaded) & (keys(rows["key"]) != 0)
     chosen &= are_present(rows["topic_id"]) & are_present(rows["controller_epoch"]) & are_present(rows["replicas"])
     part = rows.select(["key", *_SCHEMA.names[2:]]).filter(pyarrow.array(chosen))
+    states = pyarrow.compute.if_else(pyarrow.array(loaded[chosen]), _LOADED, part["to_state"].cast(pyarrow.string()))
+    part = part.set_column(1, "to_state", states.dictionary_encode())
     order = in_log_order(longs(part["controller_epoch"]), longs(part["seq"]))
     columns = [part["key"], pyarrow.array(order), *(part[name] for name in _SCHEMA.names[2:])]
     return reduce_moves(pyarrow.table(columns, schema=_SCHEMA))
@@ -84,8 +99,36 @@ def reduce_moves(rows: pyarrow.Table) -> pyarrow.Table:
 MOVES: Final = Kept("moves", _SCHEMA, lambda batch: moves_of(batch.rows), reduce_moves, Sealing())
 
 
+def _terms_of(rows: pyarrow.Table) -> pyarrow.Table:
+    """Find the terms whose controller recorded all reassignments that it has loaded: it names the live brokers too."""
+    names = ("node", "incarnation", "controller_epoch")
+    chosen = is_one_of(rows["kind"], [Kind.CONTROLLER.value]) & are_present(rows["inputs_live"])
+    part = rows.select(names).filter(pyarrow.array(chosen & are_present(rows["controller_epoch"])))
+    return reduce_terms(pyarrow.table([_term_keys(part), numpy.zeros(part.num_rows, numpy.int64)], schema=_TERMS))
+
+
+def reduce_terms(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sort by key; keep one row of each."""
+    key = numpy.unique(keys(rows["key"]))
+    return pyarrow.table([key, numpy.zeros(len(key), numpy.int64)], schema=_TERMS)
+
+
+def _term_keys(rows: pyarrow.Table) -> Keys:
+    """Hash the controller's term of each row; aligned."""
+    return mixed(log_keys(rows) + longs(rows["controller_epoch"]).astype(numpy.uint64))
+
+
+TERMS: Final = Kept("planned_terms", _TERMS, lambda batch: _terms_of(batch.rows), reduce_terms)
+"""The terms of which all reassignments that were loaded are known. `key`: of the term; `sub` is 0. The record that says
+so is the first of its term: it is read before any assignment.
+"""
+
+
 class _Known(NamedTuple):
-    """Rows of some partitions: of MOVES, of WRITTEN and of MACHINE_STEPS, each reduced."""
+    """Rows of some partitions: of MOVES, of WRITTEN and of MACHINE_STEPS, each reduced.
+
+    The moves have one column more, `is_planned`: whether the term of the row is one of TERMS.
+    """
 
     moves: pyarrow.Table
     states: pyarrow.Table
@@ -109,6 +152,11 @@ def _known(batch: BucketBatch, touched: Keys, *, with_new: bool) -> _Known:
             rows = pyarrow.concat_tables([rows, added.filter(pyarrow.array(numpy.isin(keys(added["key"]), touched)))])
         found.append(table.reduce(rows))
     moves, states = found
+    term = _term_keys(moves)
+    terms = [gather_all(batch.runs(TERMS), numpy.unique(term), _TERMS.empty_table())]
+    terms += [batch.added(TERMS)] if with_new else []
+    planned = numpy.isin(term, numpy.concatenate([keys(rows["key"]) for rows in terms]))
+    moves = moves.append_column("is_planned", pyarrow.array(planned))
     machines = _removed_machines(moves)
     steps = gather_all(batch.runs(MACHINE_STEPS), machines, MACHINE_STEPS.schema.empty_table())
     if with_new:
@@ -288,8 +336,30 @@ def _of_moves(of: _Partition) -> Iterator[RuleViolation]:
                 "removed"
             )
             yield of.of_move(MOVED_AS_PLANNED, message, before, move)
-        if (before["to_state"], move["to_state"]) == (_STARTED, _COMPLETED):
+        elif (before["to_state"], move["to_state"]) == (_COMPLETED, _CANCELLED):
+            yield _never_began(of, move)
+        if before["to_state"] in _UNDER_WAY and move["to_state"] == _COMPLETED:
             yield from _of_completion(of, move)
+    for former, move in zip((None, *of.moves), of.moves, strict=False):
+        is_first = former is None or not _are_of_one_term(former, move, "controller_epoch")
+        if is_first and move["is_planned"] and _is_unplanned_end(of, former, move):
+            yield _never_began(of, move)
+
+
+def _is_unplanned_end(of: _Partition, former: Mapping[str, Any] | None, move: Mapping[str, Any]) -> bool:
+    """Whether the first assignment of a term ends a reassignment that the controller has not loaded.
+
+    One to the replicas that there are is completed without having started.
+    """
+    if move["to_state"] != _COMPLETED:
+        return bool(move["to_state"] == _CANCELLED)
+    known = {broker for row in (former, of.state_before(move)) if row is not None for broker in row["replicas"] or ()}
+    return bool(known) and not set(move["replicas"]) <= known
+
+
+def _never_began(of: _Partition, move: Mapping[str, Any]) -> RuleViolation:
+    message = f"a reassignment to {move['replicas']} is {move['to_state']}, and none was under way"
+    return of.violation(MOVE_NEVER_BEGAN, f"record {reference(move)}", message, move)
 
 
 def _kept(move: Mapping[str, Any]) -> set[int]:
@@ -331,7 +401,7 @@ def _of_removed(
     of: _Partition, machines: Mapping[tuple[int, int, int], int], steps: Mapping[int, Sequence[Mapping[str, Any]]]
 ) -> Iterator[RuleViolation]:
     for before, move in _pairs_of_moves(of):
-        if (before["to_state"], move["to_state"]) != (_STARTED, _COMPLETED):
+        if before["to_state"] not in _UNDER_WAY or move["to_state"] != _COMPLETED:
             continue
         for broker in before["removing_replicas"] or ():
             machine = steps.get(machines[of.key, before["sub"], broker], ())
@@ -368,13 +438,18 @@ RULE: Final = Rule(
         MOVED_AS_PLANNED: _error(
             "A reassignment starts from the replicas that there are, and ends with those that were planned."
         ),
+        MOVE_NEVER_BEGAN: _error(
+            "A reassignment that is completed or cancelled was under way: the controller started or loaded it."
+        ),
         LEADER_MOVED: _error("When a reassignment is completed, one of its target replicas leads, or none."),
         REMOVED_REPLICA_DELETED: _error(
             "When a reassignment is completed, the replicas that it removes were told to delete their data.",
             "the brokers of the removed replicas: their disks have data that no partition owns",
         ),
     },
-    reads=tuple(dict.fromkeys((*STATES_READ, *MACHINE_READ, *_SCHEMA.names[2:], "key", "kind", "topic_id"))),
+    reads=tuple(
+        dict.fromkeys((*STATES_READ, *MACHINE_READ, *_SCHEMA.names[2:], "key", "kind", "topic_id", "inputs_live"))
+    ),
     check=_check,
-    keeps=(MOVES,),
+    keeps=(MOVES, TERMS),
 )

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pyarrow
 
 from audit.reading.topic_steps import TopicStep
-from audit.records.vectors import is_one_of, text_hash
+from audit.records.vectors import are_present, is_one_of, text_hash
 from audit.rules.rule import TEXT
 from state_log.record import Kind
 
@@ -24,6 +24,8 @@ names who asked for it. `count`, `highest`: those of `reading.topic_steps.TopicS
 """
 TOPIC, TOPIC_ID, BROKER, BROKER_EPOCH = "topic", "topic id", "broker", "broker epoch"
 """The kinds of subjects."""
+THERE: Final = "broker there"
+"""The step of a broker that was live when a controller became active."""
 Step = dict[str, Any]
 _KINDS: Final = [kind.value for kind in (Kind.TOPIC, Kind.DELETION, Kind.BROKER, Kind.REGISTRATION)]
 _COPIED: Final = ("topic", "topic_id", "broker", "broker_epoch", "controller_epoch", "cause_event", "cause_id")
@@ -34,6 +36,10 @@ def steps_of(rows: pyarrow.Table, summed: Iterable[TopicStep]) -> pyarrow.Table:
     """The steps in records of no partition, and those of partitions, as STEPS, in no order."""
     part = rows.filter(pyarrow.array(is_one_of(rows["kind"], _KINDS)))
     found = [_step(row) for row in part.select(["kind", "to_state", "principal", *_COPIED, *_NAMED]).to_pylist()]
+    begun = rows.filter(
+        pyarrow.array(is_one_of(rows["kind"], [Kind.CONTROLLER.value]) & are_present(rows["inputs_live"]))
+    )
+    found += [step for row in begun.select(["inputs_live", *_COPIED, *_NAMED]).to_pylist() for step in _there(row)]
     found += [_summed(step) for step in summed]
     return pyarrow.Table.from_pylist([row for step in found for row in _of_subjects(step)], STEPS)
 
@@ -41,6 +47,12 @@ def steps_of(rows: pyarrow.Table, summed: Iterable[TopicStep]) -> pyarrow.Table:
 def _step(row: Step) -> Step:
     what = f"{row['kind']} {row['to_state']}"
     return {name: row[name] for name in (*_COPIED, *_NAMED)} | {"what": what, "asked": row["principal"] is not None}
+
+
+def _there(row: Step) -> Iterator[Step]:
+    """The brokers that were live when a controller became active."""
+    named = {name: row[name] for name in (*_COPIED, *_NAMED)}
+    return ({**named, "broker": broker, "what": THERE, "asked": False} for broker in row["inputs_live"])
 
 
 def _summed(step: TopicStep) -> Step:

@@ -21,6 +21,7 @@ DELETED_AS_A_WHOLE: Final = "deleted-with-all-replicas"
 ID_STAYS: Final = "topic-id-stays"
 ID_OF_ONE_TOPIC: Final = "topic-id-of-one-topic"
 NEVER_CREATED: Final = "partition-never-created"
+PARTITIONS_STAY: Final = "partitions-stay"
 _CREATED, _QUEUED, _STARTED = "topic created", "topic queued for deletion", "deletion started"
 _DELETED, _REMOVED, _COMPLETED = "topic deleted", "topic removed", "deletion completed"
 _ENDS: Final = (_DELETED, _REMOVED)
@@ -36,6 +37,7 @@ def topic_findings(steps: Sequence[Step]) -> Iterator[AuditFinding]:
         of_topic = [step for step in in_order if step["topic_id"] == topic_id]
         yield from _of_topic(of_topic)
         yield from _partitions(of_topic)
+        yield from _lost_partitions(of_topic if topic_id is not None else ())
 
 
 def topic_id_findings(steps: Sequence[Step]) -> Iterator[AuditFinding]:
@@ -124,6 +126,17 @@ def _partitions(steps: Sequence[Step]) -> Iterator[AuditFinding]:
             yield _finding(NEVER_CREATED, why, of_term[-1])
 
 
+def _lost_partitions(steps: Sequence[Step]) -> Iterator[AuditFinding]:
+    """Yield each start of a controller that loads fewer partitions of a topic than one before knew."""
+    most: Step | None = None
+    for step in steps:
+        if step["what"] == LOADED and most is not None and step["highest"] < most["highest"]:
+            why = f"is loaded with partitions up to {step['highest']}, and had partitions up to {most['highest']}"
+            yield _finding(PARTITIONS_STAY, why, most, step)
+        if step["what"] in {LOADED, NEW} and (most is None or step["highest"] > most["highest"]):
+            most = step
+
+
 def _ids_of_name(steps: Sequence[Step]) -> Iterator[AuditFinding]:
     """Yield each id of a name that one controller recorded while the topic of another id was not deleted."""
     living: dict[tuple[object, ...], dict[str, Step]] = {}
@@ -183,6 +196,11 @@ EXPLAINS: Final = {
         "who wrote the topic's znode: brokers refuse requests with another id, or delete the data of the first",
     ),
     ID_OF_ONE_TOPIC: _explained("critical", "A topic id is of one topic."),
+    PARTITIONS_STAY: _explained(
+        "critical",
+        "A topic never has fewer partitions than before.",
+        "who wrote the topic's znode, or whether ZooKeeper was restored: the records of the partition are not served",
+    ),
     NEVER_CREATED: _explained(
         "error",
         "The partitions of a topic have all numbers from 0 up to the highest.",

@@ -13,7 +13,7 @@ from cluster.model.errors import ClusterError
 
 VERSION: Final = 4
 """The version of commits, state and tables."""
-RULES_VERSION: Final = 8
+RULES_VERSION: Final = 9
 """The version of the rules about partitions: raised when they find something else in the same records."""
 
 Document = Mapping[str, Any]

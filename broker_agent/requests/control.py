@@ -349,6 +349,7 @@ class ControlRequests:
                 self._copies.abandon(partition, cause)
         self._manager.commit(*(ReplicaRemoved(tp) for tp in deleted if self._manager.online(tp) is not None))
         await self._manager.withdraw_isr_proposals(deleted)
+        ids = {tp: log.topic_id for tp in partitions if (log := self._manager.logs.get(tp)) is not None}
         failures = await self._manager.logs.delete(deleted)
         for tp, error in failures.items():
             _log.error("Deleting a log failed", partition=str(tp), error=str(error))
@@ -360,6 +361,7 @@ class ControlRequests:
                     cause,
                     is_deleted=state.delete_partition and tp not in failures,
                     failure=failures.get(tp),
+                    topic_id=ids.get(tp) or state.topic_id,
                 )
                 for tp, state in zip(partitions, states, strict=True)
             )

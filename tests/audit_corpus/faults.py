@@ -14,6 +14,8 @@ from tests.audit_corpus.faults_of_lines import FAULTS_OF_LINES
 from tests.audit_corpus.faults_of_moves import FAULTS_OF_MOVES
 from tests.audit_corpus.faults_of_offsets import FAULTS_OF_OFFSETS
 from tests.audit_corpus.faults_of_records import FAULTS_OF_RECORDS
+from tests.audit_corpus.faults_of_runs import FAULTS_OF_RUNS
+from tests.audit_corpus.faults_of_terms import FAULTS_OF_TERMS
 from tests.audit_corpus.faults_of_topics import FAULTS_OF_TOPICS
 
 FAULTS: Final[dict[str, Fault]] = (
@@ -29,4 +31,6 @@ FAULTS: Final[dict[str, Fault]] = (
     | FAULTS_OF_OFFSETS
     | FAULTS_OF_MOVES
     | FAULTS_OF_TOPICS
+    | FAULTS_OF_RUNS
+    | FAULTS_OF_TERMS
 )

@@ -19,12 +19,14 @@ from tests.audit_corpus.logs import (
 
 def written(records: list[Record]) -> None:
     """Every ISR that a controller granted is one that the leader wrote, and a controller read."""
+    granted = {record["cause"].get("id") for record in records if record["kind"] == "isr"}
     for record in records:
         event = record.get("cause", {}).get("event")
+        if event == "AlterPartitionReceived" and record["cause"].get("id") in granted:
+            record["cause"]["event"] = "IsrChangeNotification"
         if record["kind"] == "role" and event == ISR_GRANTED:
             record["cause"] = {"event": ISR_WRITTEN}
         elif record["kind"] == "isr" and event == "AlterPartitionReceived":
-            record["cause"]["event"] = "IsrChangeNotification"
             record["reason"] = READ_FROM_LEADER
             for name in ("request_id", "principal", "peer"):
                 record.pop(name, None)

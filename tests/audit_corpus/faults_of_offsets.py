@@ -64,7 +64,9 @@ def let_high_watermark_fall(records: list[Record]) -> None:
 
 
 FAULTS_OF_OFFSETS: Final[dict[str, Fault]] = {
-    "a leader from the ISR that lacks committed records": Fault(forget_committed, {"elected-leader-has-committed": 1}),
+    "a leader from the ISR that lacks committed records": Fault(
+        forget_committed, {"elected-leader-has-committed": 1, "log-end-falls-by-truncation": 1}
+    ),
     "a high watermark that falls": Fault(
         lambda logs: logs.write_wrongly("broker-4-", let_high_watermark_fall), {"high-watermark-never-falls": 1}
     ),

@@ -114,6 +114,8 @@ def _wrong_move(
     shown = kept(move) if move.to_state == "started" else {*(move.replicas or ())}
     if shown != {*(last.replicas or ())} - gone:
         yield "move-ends-as-planned", (last.reference, move.reference)
+    elif (last.to_state, move.to_state) == ("completed", "cancelled"):
+        yield "move-ends-that-began", (move.reference,)
     if (last.to_state, move.to_state) == ("started", "completed"):
         target = {*(move.replicas or ())}
         if state is not None and not target <= {*(state.isr or ())}:

@@ -1,12 +1,14 @@
 """Controller epochs and events that there were, and times without a controller."""
 
 import pytest
+from msgspec.structs import replace
 
 from audit.reading.node_work import Work, joined_work
 from audit.rules.controller_epochs import (
     CONTROLLER_EPOCHS_RISE,
     EPOCH_NEVER_BEGAN,
     EVENT_NEVER_WAS,
+    EVENT_OF_ONE_NAME,
     EVENTS_RISE,
     NO_CONTROLLER,
     Followed,
@@ -15,6 +17,7 @@ from audit.rules.controller_epochs import (
     falling_events,
     late_controllers,
     of_other_controllers,
+    renamed_events,
     times_without_controller,
     unknown_requests,
 )
@@ -88,6 +91,21 @@ def test_events_of_two_parts_of_a_log_are_joined_in_whatever_order(
         assert (
             found.first_event, found.first_event_seq, found.last_event, found.max_event, found.event_fall
         ) == events  # fmt: skip
+
+
+def test_an_event_of_two_names_is_found_once_for_a_term() -> None:
+    renamed = replace(work(), event_renamed=(6, "BrokerChange", ""))
+    (found,) = renamed_events([renamed, work(), replace(renamed, node="broker-1")])
+    assert (found.rule, found.subject) == (EVENT_OF_ONE_NAME, f"controller-epoch 5 of {LOG}")
+    assert (found.message, found.records) == (f"{NODE} recorded an event as BrokerChange and as none", (f"{LOG}/6",))
+
+
+def test_an_event_keeps_its_name_over_two_parts_of_a_log() -> None:
+    first = replace(work(), first_name="A", last_name="B")
+    same, other = (replace(work((8, 10, 9, 9), first_seq=10), first_name=name, last_name="C") for name in "BX")
+    assert joined_work(same, first).event_renamed is None
+    assert joined_work(other, first).event_renamed == (10, "B", "X")
+    assert (joined_work(first, same).first_name, joined_work(first, same).last_name) == ("A", "C")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from audit.reading.topic_steps import TopicStep, topic_steps_of
 from audit.records.columns import to_columns
@@ -12,7 +13,7 @@ from audit.rules.broker_registrations import broker_epoch_findings, broker_findi
 from audit.rules.subject_steps import BROKER, BROKER_EPOCH, TOPIC, TOPIC_ID, steps_of
 from audit.rules.topic_sequences import topic_findings, topic_id_findings
 from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
-from state_log.record import Cause, Kind, LoadedPartition, LoggedStateChange
+from state_log.record import Cause, DecisionInputs, Kind, LoadedPartition, LoggedStateChange
 from tests.audits.columnar_audits import table_of
 
 _RULES_OF = {
@@ -339,3 +340,82 @@ def test_what_a_broker_did_wrong_is_said_with_the_records_that_show_it(
     named = tuple(f"{node}/1.1/{number}" for node, number in zip(nodes, of_records, strict=True))
     assert (found.message, found.records, found.at_ms) == (message, named, of_records[-1])
     assert found.subject == f"broker 7 record {named[-1]}"
+
+
+def loaded_up_to(seq: int, epoch: int, highest: int, topic_id: str | None = "id") -> LoggedStateChange:
+    parts = tuple(
+        LoadedPartition(n, BrokerId(1), LeaderEpoch(0), PartitionEpoch(0), (), (), ControllerEpoch(1))
+        for n in range(highest + 1)
+    )
+    where = {"topic": "t", "topic_id": topic_id, "controller_epoch": ControllerEpoch(epoch)}
+    return record(seq, Kind.LOADED, None, partitions=parts, cause=Cause("Reelect", epoch), **where)
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        ([loaded_up_to(1, 1, 3), loaded_up_to(2, 2, 3), loaded_up_to(3, 3, 5)], []),
+        ([loaded_up_to(1, 1, 3), loaded_up_to(2, 2, 2)], ["partitions-stay"]),
+        # Two that follow lack it too.
+        ([loaded_up_to(1, 1, 3), loaded_up_to(2, 2, 2), loaded_up_to(3, 3, 2)], ["partitions-stay"] * 2),
+        # Without an id it may be another topic.
+        ([loaded_up_to(1, 1, 3, None), loaded_up_to(2, 2, 2, None)], []),
+    ],
+)
+def test_a_topic_keeps_its_partitions(steps: Sequence[LoggedStateChange], found: Sequence[str]) -> None:
+    assert rules([], summed(*steps)) == list(found)
+
+
+def test_a_broker_that_was_there_does_not_become_live() -> None:
+    active = record(0, Kind.CONTROLLER, "active", inputs=DecisionInputs(live=(BrokerId(7), BrokerId(8))), broker=1)
+    assert rules([active, *moved_on(of_broker(("broker dead", None), ("broker live", 9)))]) == []
+    (finding,) = checked([active, *moved_on(of_broker(("broker live", 9)))])
+    assert (finding.rule, finding.message) == ("broker-states-in-order", "broker 7 is live after it was there")
+
+
+def moved_on(records: Sequence[LoggedStateChange]) -> list[LoggedStateChange]:
+    return [replace(each, seq=each.seq + 1) for each in records]
+
+
+def registrations(*at_ms: int, until: str = "registered") -> list[LoggedStateChange]:
+    """Registrations of a broker, the last one `until`, with epochs of 20 and more."""
+    states = [*["registered"] * (len(at_ms) - 1), until]
+    steps = of_broker(*((f"registration {state}", 20 + n) for n, state in enumerate(states)))
+    return [replace(step, at_ms=at) for step, at in zip(steps, at_ms, strict=True)]
+
+
+def seen(*steps: tuple[int, int], epoch: int = 1) -> list[LoggedStateChange]:
+    """What a controller saw of the broker: broker epoch, and when."""
+    found = of_broker(("broker live", steps[0][0]), *(("broker bounced", each) for each, _ in steps[1:]))
+    terms = [ControllerEpoch(1), *[ControllerEpoch(epoch)] * (len(steps) - 1)]
+    return [
+        replace(step, at_ms=at_ms, controller_epoch=term)
+        for step, (_, at_ms), term in zip(found, steps, terms, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "by_controller", "is_found"),
+    [
+        (registrations(2_000, 400_000), seen((9, 1_000), (21, 500_000)), True),
+        (registrations(2_000, 302_000), seen((9, 1_000), (21, 500_000)), False),
+        (registrations(2_000, 400_000), seen((20, 1_000), (21, 500_000)), False),
+        (registrations(2_000, 400_000), seen((9, 1_000), (20, 500_000)), False),
+        # It was not active all the time, by what is known of it.
+        (registrations(2_000, 400_000), seen((9, 1_000), (21, 399_000)), False),
+        (registrations(2_000, 400_000), seen((9, 3_000), (21, 500_000)), False),
+        (registrations(2_000, 400_000), seen((9, 1_000), (21, 500_000), epoch=2), False),
+        (registrations(2_000, 400_000, 900_000), seen((9, 1_000), (20, 300_000), (22, 950_000)), True),
+    ],
+)
+def test_the_controller_takes_note_of_registrations(
+    own: Sequence[LoggedStateChange], by_controller: Sequence[LoggedStateChange], is_found: bool
+) -> None:
+    assert ("registration-noted" in rules([*own, *by_controller])) == is_found
+
+
+def test_a_registration_without_an_epoch_is_not_judged() -> None:
+    own = [replace(each, broker_epoch=None) for each in registrations(2_000, 400_000)]
+    assert "registration-noted" not in rules([*own, *seen((9, 1_000), (21, 500_000))])
+    expired = registrations(2_000, 400_000, until="expired")
+    assert "registration-noted" in rules([*expired, *seen((9, 1_000), (22, 500_000))])
