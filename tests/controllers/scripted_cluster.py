@@ -170,7 +170,11 @@ class ScriptedNode:
                 return self._serve_producer(request)
             case FetchRequest():
                 self.cluster.fetches.append(request)
-                return self._fetch_all(request)
+                response = self._fetch_all(request)
+                if response.error_code is ErrorCode.NONE and not response.partitions:
+                    # A fetch without news waits; a script need not wait for long.
+                    await asyncio.sleep(min(request.max_wait_ms, 20) / 1000)
+                return response
             case ListOffsetsRequest(partitions=parts):
                 results = (
                     ListOffsetsResult(
