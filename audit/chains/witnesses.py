@@ -203,7 +203,7 @@ def check_ends(
             if beyond:
                 _check_end(ends, logs[name], boots[name], beyond, cut)
             elif ended := [each for each in seen if each.is_own and each.seq < logs[name].next_seq - 1]:
-                message = f"{name} goes on to record {logs[name].next_seq - 1}, but {_seen(ended[0])} as its last one"
+                message = f"{name} continues to record {logs[name].next_seq - 1}, but {_seen(ended[0])} as its last one"
                 ends.findings.append(_finding(LOG_CONTINUED, name, message, ended))
     for witness, count in sorted(_logs_of(latest).items()):
         if count >= LOGS_MAX:

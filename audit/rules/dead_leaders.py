@@ -58,20 +58,20 @@ class Absence(NamedTuple):
     lasts: Callable[[BucketBatch, pyarrow.Table], Flags] | None = None
 
 
-class Checked(NamedTuple):
+class CheckedLeaders(NamedTuple):
     """Holds what waits after a batch, as ABSENT_LEADERS, and what it shows to have lasted too long."""
 
     waiting: pyarrow.Table
     findings: list[AuditFinding]
 
 
-def check_leaders(batch: BucketBatch, waiting: Awaited, absence: Absence) -> Checked:
+def check_leaders(batch: BucketBatch, waiting: Awaited, absence: Absence) -> CheckedLeaders:
     """Follow the partitions of absent leaders to their next leaders. `waiting`: the table of those that have none."""
     led = pyarrow.concat_tables([compared(batch.awaited(waiting), batch), *_led_by_absent(batch, absence)])
     gone = keys(batch.added(DELETIONS)["key"])
     led = led.filter(pyarrow.array(~numpy.isin(keys(led["key"]), gone)))
     if not led.num_rows:
-        return Checked(led, [])
+        return CheckedLeaders(led, [])
     states, sub, above = _followed(batch, led)
     led = led.set_column(1, "sub", pyarrow.array(sub))
     if absence.lasts is not None:
@@ -89,7 +89,7 @@ def check_leaders(batch: BucketBatch, waiting: Awaited, absence: Absence) -> Che
         _finding(batch, absence, led.slice(row, 1).to_pylist()[0], states, int(place[row]))
         for row in numpy.flatnonzero(is_late).tolist()
     ]
-    return Checked(led.filter(pyarrow.array(~ended & ~lived)), findings)
+    return CheckedLeaders(led.filter(pyarrow.array(~ended & ~lived)), findings)
 
 
 def _led_by_absent(batch: BucketBatch, absence: Absence) -> list[pyarrow.Table]:
@@ -210,7 +210,7 @@ def _finding(
 
 
 @once
-def _checked(batch: BucketBatch) -> Checked:
+def _checked(batch: BucketBatch) -> CheckedLeaders:
     return check_leaders(batch, DEAD_LEADERS, _DEAD)
 
 

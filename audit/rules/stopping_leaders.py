@@ -14,7 +14,7 @@ from audit.records.columns import RECORDS
 from audit.records.sorted_runs import SortedRun, gather
 from audit.records.vectors import BrokerLists, Flags, keys, longs
 from audit.rules.broker_statuses import LIVE, UNKNOWN
-from audit.rules.dead_leaders import ABSENT_LEADERS, ABSENT_READ, Absence, Checked, check_leaders
+from audit.rules.dead_leaders import ABSENT_LEADERS, ABSENT_READ, Absence, CheckedLeaders, check_leaders
 from audit.rules.elected_brokers import known_statuses
 from audit.rules.partition_states import WRITTEN
 from audit.rules.rule import Awaited, BucketBatch, Explanation, Rule, once
@@ -45,7 +45,7 @@ def _others_are_in_sync(batch: BucketBatch, led: pyarrow.Table) -> Flags:
 
 
 @once
-def _checked(batch: BucketBatch) -> Checked:
+def _checked(batch: BucketBatch) -> CheckedLeaders:
     return check_leaders(batch, STOPPING_LEADERS, _STOPPING)
 
 

@@ -46,8 +46,11 @@ pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(1800)]
 TIMEOUT_S: Final = 20.0
 MECHANISM: Final = "SCRAM-SHA-512"
 PASSWORD: Final = "of a test"
-SETTINGS: Final = {"listener.name.ssl.ssl.client.auth": "requested"}
-"""Clients without a certificate are ANONYMOUS."""
+SETTINGS: Final = {
+    "listener.name.ssl.ssl.client.auth": "requested",
+    "listener.name.sasl_ssl.connections.max.reauth.ms": 3_600_000,
+}
+"""Clients without a certificate are ANONYMOUS. Brokers let nobody authenticate again unless sessions end."""
 _LITERAL, _ALLOW, _ALL, _READ, _CLUSTER_ACTION = 3, 3, 2, 3, 9
 _TOPIC, _GROUP, _CLUSTER = 2, 3, 4
 _NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
@@ -179,6 +182,11 @@ def _is_explained(what: str, by_broker: str, by_klamm: str) -> bool:
     """Whether docs/kafka-brokers.md has the difference: klamm refuses what it does not answer, and gives no right."""
     if what in OF_ONE_BROKER:
         return by_klamm == OF_ANOTHER_BROKER and by_broker in {"none", "40"}
+<<<<<<< HEAD
+=======
+    if what in REFUSED_OTHERWISE:
+        return (by_broker, by_klamm) == (REFUSED_OTHERWISE[what], "31")
+>>>>>>> f3845c46 (Compare re-authentication with a broker's of the same cluster)
     if what == "InitProducerId of it":
         return {by_klamm, by_broker} <= OF_COORDINATOR
     return what in NOT_ANSWERED and by_klamm in {CLOSED, "31"}

@@ -414,7 +414,7 @@ def test_the_controller_takes_note_of_registrations(
     assert ("registration-noted" in rules([*own, *by_controller])) == is_found
 
 
-def test_a_registration_without_an_epoch_is_not_judged() -> None:
+def test_a_registration_without_an_epoch_is_not_compared() -> None:
     own = [replace(each, broker_epoch=None) for each in registrations(2_000, 400_000)]
     assert "registration-noted" not in rules([*own, *seen((9, 1_000), (21, 500_000))])
     expired = registrations(2_000, 400_000, until="expired")
