@@ -61,6 +61,10 @@ _NOT_YET: Final = frozenset({"14", "15"})
 OF_ONE_BROKER: Final = frozenset({"DescribeConfigs 8", "AlterConfigs 8"})
 """The loggers of a broker, which it answers for itself alone; klamm asks any."""
 OF_ANOTHER_BROKER: Final = "42"
+REFUSED_OTHERWISE: Final = {"DescribeUserScramCredentials": CLOSED, "AlterConfigs of loggers": "42"}
+"""What a broker says to clients without the right: it fails to refuse a request for all users, and says first that
+AlterConfigs is not for loggers.
+"""
 OF_COORDINATOR: Final = frozenset({"none", "16", "51"})
 """What a coordinator answers, and a broker that is none of this transactional id."""
 
@@ -182,11 +186,8 @@ def _is_explained(what: str, by_broker: str, by_klamm: str) -> bool:
     """Whether docs/kafka-brokers.md has the difference: klamm refuses what it does not answer, and gives no right."""
     if what in OF_ONE_BROKER:
         return by_klamm == OF_ANOTHER_BROKER and by_broker in {"none", "40"}
-<<<<<<< HEAD
-=======
     if what in REFUSED_OTHERWISE:
         return (by_broker, by_klamm) == (REFUSED_OTHERWISE[what], "31")
->>>>>>> f3845c46 (Compare re-authentication with a broker's of the same cluster)
     if what == "InitProducerId of it":
         return {by_klamm, by_broker} <= OF_COORDINATOR
     return what in NOT_ANSWERED and by_klamm in {CLOSED, "31"}

@@ -28,6 +28,7 @@ SHOWS_NOTHING: Final = frozenset({"Metadata", "ListGroups"})
 """The attacks that are not refused, and show nothing."""
 _TOPIC_RESOURCE, _CLUSTER_RESOURCE, _BROKER, _LOGGER = 2, 4, 4, 8
 _ALTER, _ALLOW, _LITERAL, _ANY = 7, 3, 3, 1
+_CODES: Final = ("error_code", "partition_error_code")
 _BY_SERVER: Final = frozenset({41})
 """Which broker is the controller is nobody's secret."""
 
@@ -180,7 +181,7 @@ def _codes(value: Any) -> set[int]:
         return set().union(*map(_codes, value))
     if not isinstance(value, Struct | SimpleNamespace):
         return set()
-    own = {code} if (code := getattr(value, "error_code", 0)) else set()
+    own = {code for name in _CODES if (code := getattr(value, name, 0))}
     fields = vars(value) if isinstance(value, SimpleNamespace) else value.__struct_fields__
     return own.union(*(_codes(getattr(value, name)) for name in fields))
 
