@@ -105,8 +105,9 @@ def by_shutdown(state: Record, named: Brokers) -> None:
 
 def elect_twice(records: list[Record]) -> None:
     """One event elects a leader of one partition, and then another one."""
-    elected = follow(records, chosen_partition(records), "Reassign")
-    records.extend(move_back(records, elected))
+    last = chosen_partition(records)
+    records.extend(move_back(records, last))
+    elected = follow(records, last, "Reassign")
     later = {name: elected[name] + 1 for name in ("leader_epoch", "partition_epoch")}
     records.extend((elected, {**elected, **later}))
 

@@ -126,7 +126,9 @@ FAULTS_OF_TOPICS: Final[dict[str, Fault]] = {
     "a deletion that begins after the topic was deleted": Fault(
         each(again(DELETED, "deletion", "started")), {"topic-gone-after-deletion": 1}
     ),
-    "a topic loaded after its deletion": Fault(delete_before_it_was_loaded, {"topic-gone-after-deletion": 1}),
+    "a topic loaded after its deletion": Fault(
+        delete_before_it_was_loaded, {"topic-gone-after-deletion": 1, "event-of-one-name": 1}
+    ),
     "a partition created after the deletion of its topic": Fault(
         of_controller(restore), {"topic-gone-after-deletion": 1}
     ),
@@ -177,7 +179,7 @@ FAULTS_OF_TOPICS: Final[dict[str, Fault]] = {
         of_controller(
             lambda records: last(records, "topic", to_state="created").update(cause={"event": "Reelect", "id": 57})
         ),
-        {"plan-by-request": 1},
+        {"plan-by-request": 1, "event-of-one-name": 1},
     ),
     "a broker epoch used twice": Fault(
         lambda logs: logs.write_wrongly(
