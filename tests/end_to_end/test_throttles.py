@@ -14,7 +14,7 @@ from tests.processes.local_clusters import eventually, log_directory, partitions
 
 pytestmark = pytest.mark.real
 
-RATE, SLOW_RATE = 400_000, 10_000
+RATE, SLOW_RATE = 4_000_000, 10_000
 RECORDS, RECORD_BYTES = 2_000, 1_000
 KEYS = ("leader.replication.throttled", "follower.replication.throttled")
 
@@ -63,11 +63,11 @@ def test_a_throttled_move_takes_its_time_and_what_limits_it_is_removed(cluster: 
         json.dumps({"partitions": [{"topic": "moved", "partition": p, "replicas": [3 - p]} for p in (0, 1)]})
     )
 
-    begun = time.monotonic()
     # So slow that it does not end before it has been looked at, however busy the machine is.
     klamm(cluster, "reassign", "execute", str(moves), "--throttle", str(SLOW_RATE))
     assert throttles(cluster, "moved") == throttled_by(SLOW_RATE)
-    # While something moves, nothing is forgotten, and verify leaves it as it is.
+    # While something moves, nothing is forgotten, and verify leaves it as it is. Without the throttle it would have
+    # ended: the leader sends both partitions at SLOW_RATE together.
     assert forgotten(cluster) == []
     klamm(cluster, "reassign", "verify", str(moves), code=3)
     klamm(cluster, "reassign", "execute", str(moves), "--additional", "--throttle", str(RATE))
@@ -75,8 +75,6 @@ def test_a_throttled_move_takes_its_time_and_what_limits_it_is_removed(cluster: 
     eventually(
         lambda: [p["replicas"] for p in partitions(cluster, "moved")] == [[3], [2]], "both partitions have moved"
     )
-    # The leader sends both at RATE together.
-    assert time.monotonic() - begun >= size / RATE
 
     assert {f["broker"] for f in forgotten(cluster)} == {1, 2, 3, -1}
     assert {f["topic"] for f in forgotten(cluster)} == {"moved", ""}

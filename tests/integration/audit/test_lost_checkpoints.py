@@ -52,6 +52,11 @@ def outputs(spark: SparkSession, logs: Path, tmp_path_factory: pytest.TempPathFa
     return undisturbed, begun
 
 
+def copy_of(begun: Path, output: Path) -> None:
+    """Copy an output. A worker of the batch that was cancelled may still write and remove temporary files."""
+    shutil.copytree(begun, output, ignore=shutil.ignore_patterns("*.tmp"))
+
+
 def emptied(path: Path) -> None:
     os.truncate(path, 0)
 
@@ -73,7 +78,7 @@ def test_an_audit_continues_from_its_commit(
     damage: str, spark: SparkSession, logs: Path, outputs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     (undisturbed, begun), output = outputs, tmp_path / "output"
-    shutil.copytree(begun, output)
+    copy_of(begun, output)
     WHOLE[damage](output / "checkpoint")
     (said,) = audit(spark, logs, output)
     assert said.startswith("Spark's checkpoint was not whole; rebuilt from the last commit: commits/")
@@ -85,7 +90,7 @@ def test_a_checkpoint_of_another_audit_is_refused(
 ) -> None:
     """The query is known only when Spark runs the first batch; the batch that fails leaves no traceback."""
     output = tmp_path / "output"
-    shutil.copytree(outputs[1], output)
+    copy_of(outputs[1], output)
     commit = OutputFolder(output).last_commit()
     assert commit is not None
     metadata = output / "checkpoint" / "metadata"
@@ -107,7 +112,7 @@ def test_it_does_so_whichever_file_is_damaged(
     top = begun / "checkpoint"
     for number, path in enumerate(sorted(path for path in top.rglob("*") if path.is_file())):
         output = tmp_path / str(number)
-        shutil.copytree(begun, output)
+        copy_of(begun, output)
         change(output / path.relative_to(begun))
         audit(spark, logs, output)
         assert_same(output, undisturbed)
