@@ -84,7 +84,7 @@ def _steady(random: Random, keys: int) -> Iterator[tuple[int, list[Written]]]:
         at_ms = _START_MS + event * 600_000 // keys
         controller = ControllerId(_CONTROLLERS[epoch % 3])
         if event == 1 or event % 100_000 == 0:
-            yield at_ms, [_active(controller, epoch, event)]
+            yield at_ms, [_active(controller, epoch, 2 * event - 1)]
         partition = random.choice(partitions)
         is_new = partition.version < 0
         if is_new or random.random() < 0.5:
@@ -94,7 +94,7 @@ def _steady(random: Random, keys: int) -> Iterator[tuple[int, list[Written]]]:
             leader = partition.leader
             isr = (leader,) if len(partition.isr) == len(partition.replicas) else partition.replicas
         elects = is_new or isr == partition.isr
-        yield at_ms, _changed(partition, leader, isr, elects, (controller, epoch, "BrokerChange", event))
+        yield at_ms, _changed(partition, leader, isr, elects, (controller, epoch, "BrokerChange", 2 * event))
 
 
 def _incident(random: Random, keys: int) -> Iterator[tuple[int, list[Written]]]:

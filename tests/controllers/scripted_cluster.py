@@ -25,6 +25,7 @@ from cluster.requests.cluster import (
 from cluster.requests.context import RequestContext
 from cluster.requests.data import (
     EARLIEST_TIMESTAMP,
+    NO_READ_REPLICA,
     FetchPartition,
     FetchPartitionData,
     FetchRequest,
@@ -257,7 +258,7 @@ class ScriptedNode:
         named = {p.partition: p for p in request.partitions}
         session.partitions |= named
         found = tuple(self._fetch(p, request.rack_id) for p in session.partitions.values())
-        news = (d for d in found if d.partition in named or d.records or d.error_code is not ErrorCode.NONE)
+        news = (d for d in found if d.partition in named or has_news(d))
         return FetchResponse(ErrorCode.NONE, tuple(news), session_id=id_)
 
     def _fetch(self, part: FetchPartition, rack: str) -> FetchPartitionData:
@@ -282,6 +283,11 @@ class ScriptedNode:
         if found:
             self.cluster.fetched_from.append((part.partition, self.node))
         return FetchPartitionData(TOPIC, part.partition, ErrorCode.NONE, end, end, Offset(0), records=found)
+
+
+def has_news(data: FetchPartitionData) -> bool:
+    """Whether a broker names a partition in a session that the request did not name."""
+    return bool(data.records) or data.error_code is not ErrorCode.NONE or data.preferred_read_replica != NO_READ_REPLICA
 
 
 @asynccontextmanager
