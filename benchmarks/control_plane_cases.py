@@ -4,6 +4,7 @@ Each brings the cluster into the state that it needs, so that any of them can ru
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
@@ -237,13 +238,16 @@ async def reassignment(r: Round) -> Found:
 
 
 async def _reassign(r: Round, targets: Replicas) -> None:
-    of_topics: dict[str, list[ReassignablePartition]] = {}
-    for tp, replicas in targets.items():
-        of_topics.setdefault(tp.topic, []).append(ReassignablePartition(tp.partition, replicas))
-    topics = tuple(ReassignableTopic(topic, tuple(some)) for topic, some in of_topics.items())
-    response = await r.ask(AlterPartitionReassignmentsRequest(topics, timeout_ms=600_000))
-    for result in (result for topic in response.responses for result in topic.partitions):
-        _require(result.error_code)
+    """Reassign partitions, in as many calls as the bound on the replicas of one call needs."""
+    left = iter(targets.items())
+    while some := list(islice(left, REASSIGNED)):
+        of_topics: dict[str, list[ReassignablePartition]] = {}
+        for tp, replicas in some:
+            of_topics.setdefault(tp.topic, []).append(ReassignablePartition(tp.partition, replicas))
+        topics = tuple(ReassignableTopic(topic, tuple(moves)) for topic, moves in of_topics.items())
+        response = await r.ask(AlterPartitionReassignmentsRequest(topics, timeout_ms=600_000))
+        for result in (result for topic in response.responses for result in topic.partitions):
+            _require(result.error_code)
 
 
 def _assigned(r: Round, targets: Replicas) -> Callable[[Sequence[Received]], Awaitable[bool]]:
