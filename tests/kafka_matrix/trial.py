@@ -198,6 +198,10 @@ class Trial:
             "KEY-AND-CERTIFICATE.pem": str(stores.path("broker-3", "PEM")),
             "AUTHORITIES.pem": str(stores.path("authority", "PEM")),
             "JAAS.conf": str(self.stand.jaas),
+            "file:///KEYS": stores.keys.as_uri(),
+            "file:///TOKEN": stores.token(settings.BROKER).as_uri(),
+            "AUDIENCE": settings.AUDIENCE,
+            "ISSUER": settings.ISSUER,
             "SUPER-USERS": settings.super_users(self.cluster),
             "AS-AT-BROKERS": "true" if self.cluster.authorizer == axes.ALLOW_UNLISTED else "false",
         }
