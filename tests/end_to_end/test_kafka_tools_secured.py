@@ -36,7 +36,8 @@ BY_PASSWORD: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
 MECHANISMS: Final = (CERTIFICATE, *BY_PASSWORD, "OAUTHBEARER", "GSSAPI")
 OLD: Final = "2.4.1"
 OF_OLD: Final = (CERTIFICATE, "SCRAM-SHA-256", "SCRAM-SHA-512")
-SERVICE, HOST = "kafka", "127.0.0.1"
+SERVICE, HOST = "kafka", "localhost"
+"""Java asks for tickets for the name that it finds for the address."""
 AUDIENCE, ISSUER = "kafka", "https://issuer.example"
 _SECURITY: Final = "org.apache.kafka.common.security"
 _OAUTH: Final = f"{_SECURITY}.oauthbearer"

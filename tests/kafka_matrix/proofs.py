@@ -29,7 +29,7 @@ def proofs(cluster: Cluster, folder: Path, stores: Stores) -> Iterator[None]:
             kdc = stack.enter_context(running_kdc(folder / "kdc"))
             principals = {
                 settings.SERVICE: f"{settings.SERVICE}/{settings.HOST}",
-                "zookeeper": f"zookeeper/{settings.HOST_OF_ZOOKEEPER}",
+                "zookeeper": f"zookeeper/{settings.HOST}",
                 settings.ADMIN: settings.ADMIN,
                 settings.APP: settings.APP,
             }

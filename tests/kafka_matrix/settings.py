@@ -27,11 +27,14 @@ _AUTHORIZERS: Final = {
 _MAPPING: Final = "RULE:^CN=(.*?),OU=.*$/$1/L,DEFAULT"
 
 
-HOST: Final = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
+HOST: Final = "localhost"
+"""In the principals of brokers, of klamm and of ZooKeeper: Java asks for tickets for the name that it finds for an
+address, so in clusters with Kerberos the name is registered.
+"""
 SERVICE: Final = "kafka"
 """The user of brokers with Kerberos, and the first part of their principal."""
 AUDIENCE, ISSUER = "kafka", "https://issuer.example"
-HOST_OF_ZOOKEEPER: Final = "localhost"
 _IN_JAAS_FILE: Final = (axes.CONFLUENT, axes.CLOUDERA)
 """Shapes whose brokers have the login module of their listener in the file, and that of ZooKeeper beside it."""
 _OAUTH: Final = f"{_MODULES}oauthbearer."
@@ -53,6 +56,11 @@ class Listener(NamedTuple):
     @property
     def has_tls(self) -> bool:
         return self.protocol.endswith("SSL")
+
+
+def host(cluster: Cluster) -> str:
+    """By which its processes are reached."""
+    return HOST if cluster.needs_kdc else LOOPBACK
 
 
 def listeners(cluster: Cluster) -> list[Listener]:
@@ -141,7 +149,7 @@ def issue_all(cluster: Cluster, stores: Stores) -> None:
 def server_properties(cluster: Cluster, id_: int, ports: Mapping[str, int], stores: Stores) -> dict[str, Any]:
     """But for what every broker of a test has. `ports`: by listener."""
     own = listeners(cluster)
-    addresses = ",".join(f"{one.name}://127.0.0.1:{ports[one.name]}" for one in own)
+    addresses = ",".join(f"{one.name}://{host(cluster)}:{ports[one.name]}" for one in own)
     found: dict[str, Any] = {"listeners": addresses, "advertised.listeners": addresses}
     if len(own) == 1:
         found["security.inter.broker.protocol"] = own[0].protocol
@@ -288,7 +296,7 @@ def _client_section(cluster: Cluster, stores: Stores) -> str:
 
 def jaas_of_zookeeper(cluster: Cluster, stores: Stores) -> str:
     if cluster.zookeeper_kerberos:
-        return f"Server {{ {kerberos_module(stores.keytab('zookeeper'), f'zookeeper/{HOST_OF_ZOOKEEPER}')} }};\n"
+        return f"Server {{ {kerberos_module(stores.keytab('zookeeper'), f'zookeeper/{HOST}')} }};\n"
     user = f'user_{ZOOKEEPER_USER}="{ZOOKEEPER_PASSWORD}"'
     return f"Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required {user}; }};\n"
 

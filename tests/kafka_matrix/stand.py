@@ -56,14 +56,13 @@ class Stand(KafkaCluster):
     """Brokers 1 and 2 of the cluster; `ports`: of each, by listener."""
 
     def __init__(self, cluster: Cluster, folder: Path, server: EmbeddedZooKeeper, stores: Stores) -> None:
-        # Where it has Kerberos, its principal is that of its name.
-        host = settings.HOST_OF_ZOOKEEPER if cluster.zookeeper_kerberos else settings.HOST
-        super().__init__(folder, server.address.replace(settings.HOST, host), cluster.release)
+        host = settings.host(cluster)
+        super().__init__(folder, server.address.replace(settings.LOOPBACK, host), cluster.release)
         self.cluster, self.folder, self.stores = cluster, folder, stores
         names = [one.name for one in settings.listeners(cluster)]
         self.ports = {id_: dict(zip(names, choose_free_ports(len(names)), strict=True)) for id_ in BROKERS}
         self.clients = settings.listeners(cluster)[-1]
-        self.brokers = {id_: f"127.0.0.1:{self.ports[id_][self.clients.name]}" for id_ in BROKERS}
+        self.brokers = {id_: f"{host}:{self.ports[id_][self.clients.name]}" for id_ in BROKERS}
         self.archive = folder.parent / f"kafka-{cluster.release}.jsa"
         self.jaas = folder / "jaas.conf"
         write_secret(self.jaas, settings.jaas_of_controllers(cluster, stores).encode())

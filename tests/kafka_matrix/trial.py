@@ -209,7 +209,7 @@ class Trial:
     def _start(self, command: str) -> int:
         """As printed, with short sessions."""
         self._guards_grpc = "GRPC:SSL" in command
-        arguments = filled_in(command, self._files, self.stand.folder)
+        arguments = filled_in(command, self._files, self.stand.folder, settings.host(self.cluster))
         arguments += ["--override", f"zookeeper.session.timeout.ms={SESSION_MS}"]
         id_ = int(arguments[arguments.index("--id") + 1])
         self._grpc[id_] = arguments[arguments.index("--listen") + 1]
