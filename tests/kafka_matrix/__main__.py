@@ -98,7 +98,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="run so many at most")
     parser.add_argument("--write", action="store_true", help="write the table of the last results, and start nothing")
     parser.add_argument("--output", type=Path, default=_ROOT / "build" / "kafka-matrix")
-    return parser.parse_args()
+    found = parser.parse_args()
+    # Brokers run in folders of their own, and URLs of files have whole paths.
+    found.output = found.output.resolve()
+    return found
 
 
 if __name__ == "__main__":
