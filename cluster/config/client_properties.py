@@ -28,7 +28,11 @@ _JAAS: Final = "sasl.jaas.config"
 SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
 SASL_PROTOCOLS: Final = (SASL_PLAINTEXT, SASL_SSL)
 """Those in which klamm speaks to brokers of Apache Kafka as a user."""
-SASL_KEYS: Final = frozenset({_MECHANISM, _JAAS, TOKEN_SETTING, SERVICE_NAME})
+_HANDLER: Final = "sasl.login.callback.handler.class"
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
+_HANDLERS: Final = (f"{_OAUTH}OAuthBearerLoginCallbackHandler", f"{_OAUTH}secured.OAuthBearerLoginCallbackHandler")
+"""The class by which Kafka's tools read a token from a file, and its name before 3.4. Source: KIP-768."""
+SASL_KEYS: Final = frozenset({_MECHANISM, _JAAS, TOKEN_SETTING, SERVICE_NAME, _HANDLER})
 TLS_KEYS: Final = frozenset(f"ssl.{name.replace('_', '.')}" for name in TlsSettings.__struct_fields__) - {
     "ssl.client.auth",
     "ssl.prefix",
@@ -109,6 +113,8 @@ def _credentials(given: Mapping[str, str]) -> ClientCredentials:
     if mechanism not in MECHANISMS:
         what = shown(mechanism) if mechanism else "is missing"
         raise ConfigError([f"{_MECHANISM}: {what}: must be one of {', '.join(MECHANISMS)}"])
+    if _HANDLER in given:
+        _check_handler(given[_HANDLER], mechanism)
     if mechanism == OAUTHBEARER:
         token_file = path_of_url(given.get(TOKEN_SETTING, ""))
         if not token_file:
@@ -124,6 +130,16 @@ def _credentials(given: Mapping[str, str]) -> ClientCredentials:
         return credentials_in(module, mechanism)
     except ConfigError as error:
         raise ConfigError([f"{_JAAS}: {line}" for line in error.errors]) from error
+
+
+def _check_handler(name: str, mechanism: str) -> None:
+    """Raise ConfigError for a class that klamm does not replace: it may find another user than the file names."""
+    if mechanism != OAUTHBEARER:
+        raise ConfigError([f"{_HANDLER}: has an effect with {_MECHANISM}={OAUTHBEARER} only"])
+    if name not in _HANDLERS:
+        raise ConfigError(
+            [f"{_HANDLER}: {shown(name)}: must be {_HANDLERS[0]}, whose token klamm reads from the file itself"]
+        )
 
 
 def credentials_errors(given: Mapping[str, str]) -> list[str]:

@@ -4,7 +4,6 @@ The token of the controllers lasts for seconds and is replaced in its file, as b
 are created, and a controller and a broker die.
 """
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -12,15 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cluster.model.errors import ErrorCode
 from cluster.sasl.clients import ClientCredentials
 from tests.end_to_end.test_kafka_sasl_clusters import ALICE, CONTROLLERS, REAUTHENTICATE_MS, SaslCluster, Secured
-from tests.processes.certificates import make_certificates, write_secret
+from tests.processes.certificates import make_certificates
 from tests.processes.local_clusters import eventually
+from tests.processes.tokens import TokenIssuer
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(900)]
 AUDIENCE, ISSUER = "kafka", "https://issuer.example"
@@ -38,19 +36,12 @@ class TokenCluster(SaslCluster):
         shape = Secured("3.9.1", "SASL_PLAINTEXT", "OAUTHBEARER", has_authorizer=True)
         super().__init__(shape, folder, zookeeper, make_certificates(folder))
         self.folder, self.keys = folder, folder / "keys.json"
-        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        described = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self._key.public_key()))
-        self.keys.write_text(json.dumps({"keys": [{**described, "kid": "k1", "alg": "RS256", "use": "sig"}]}))
+        self._issuer = TokenIssuer(self.keys, AUDIENCE, ISSUER)
         self.of_broker = self.write_token("of-brokers", "broker", 3600)
         self.of_controllers_file = self.write_token("of-controllers", "broker", LASTS_S)
 
     def write_token(self, name: str, user: str, lasts_s: float) -> Path:
-        now = time.time()
-        claims = {"sub": user, "aud": AUDIENCE, "iss": ISSUER, "iat": now, "exp": now + lasts_s, "scope": "kafka"}
-        path, new = self.folder / name, self.folder / f"{name}.new"
-        write_secret(new, jwt.encode(claims, self._key, "RS256", headers={"kid": "k1"}).encode())
-        new.replace(path)
-        return path
+        return self._issuer.write(self.folder / name, user, lasts_s)
 
     def _tokens(self, own: Path) -> dict[str, Any]:
         return {

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tests.kafka_matrix.axes import Cluster, clusters, impossible_pairs
+from tests.kafka_matrix.axes import FURTHER, Cluster, clusters, impossible_pairs
 from tests.kafka_matrix.results import Row, latest, read, write_document
 from tests.kafka_matrix.stand import stand
 from tests.kafka_matrix.trial import Trial, one_line
@@ -32,7 +32,7 @@ def main() -> int:
     arguments = _arguments()
     # A producer beside brokers that are killed has much to say.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    chosen = [one for one in clusters() if arguments.only in one.name]
+    chosen = [one for one in (*clusters(), *FURTHER) if arguments.only in one.name]
     if arguments.list:
         for number, one in enumerate(chosen, start=1):
             print(f"{number:3} {one.name}")
@@ -41,7 +41,7 @@ def main() -> int:
         return 0
     file = arguments.output / "results.jsonl"
     if arguments.write:
-        write_document(clusters(), read(file))
+        write_document((*clusters(), *FURTHER), read(file))
         return 0
     arguments.output.mkdir(parents=True, exist_ok=True)
     commit = _commit()
@@ -98,7 +98,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="run so many at most")
     parser.add_argument("--write", action="store_true", help="write the table of the last results, and start nothing")
     parser.add_argument("--output", type=Path, default=_ROOT / "build" / "kafka-matrix")
-    return parser.parse_args()
+    found = parser.parse_args()
+    # Brokers run in folders of their own, and URLs of files have whole paths.
+    found.output = found.output.resolve()
+    return found
 
 
 if __name__ == "__main__":

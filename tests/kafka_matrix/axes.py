@@ -22,6 +22,8 @@ APACHE, DN_PER_BROKER, CONFLUENT, STRIMZI, BITNAMI, MSK, INSIDE_OUTSIDE = (
     "MSK",
     "inside, outside, control plane",
 )
+GSSAPI, OAUTHBEARER, KERBEROS_OWNERS, CLOUDERA = "GSSAPI", "OAUTHBEARER", "Kerberos, owners", "Cloudera"
+"""These are in `FURTHER` only: a value of every axis with each of them would need a center in most clusters."""
 AT_LEAST: Final = 40
 
 
@@ -47,7 +49,7 @@ class Cluster(NamedTuple):
     @property
     def owners(self) -> bool:
         """Whether znodes have owners (`zookeeper.set.acl`)."""
-        return self.zookeeper in {SASL_OWNERS, TLS_OWNERS}
+        return self.zookeeper in {SASL_OWNERS, TLS_OWNERS, KERBEROS_OWNERS}
 
     @property
     def zookeeper_tls(self) -> bool:
@@ -56,6 +58,15 @@ class Cluster(NamedTuple):
     @property
     def zookeeper_sasl(self) -> bool:
         return self.zookeeper in {"SASL", SASL_OWNERS}
+
+    @property
+    def zookeeper_kerberos(self) -> bool:
+        return self.zookeeper == KERBEROS_OWNERS
+
+    @property
+    def needs_kdc(self) -> bool:
+        """Whether anybody in it has tickets."""
+        return self.mechanism == GSSAPI or self.zookeeper_kerberos
 
 
 AXES: Final[Mapping[str, Sequence[str]]] = {
@@ -66,6 +77,18 @@ AXES: Final[Mapping[str, Sequence[str]]] = {
     "zookeeper": (OPEN, "SASL", SASL_OWNERS, TLS, TLS_OWNERS),
     "shape": (APACHE, DN_PER_BROKER, CONFLUENT, STRIMZI, BITNAMI, MSK, INSIDE_OUTSIDE),
 }
+FURTHER: Final = (
+    Cluster("2.4.1", "SASL_PLAINTEXT", GSSAPI, NO_AUTHORIZER, OPEN, APACHE),
+    Cluster("2.4.1", "SASL_SSL", GSSAPI, FOREIGN, KERBEROS_OWNERS, CLOUDERA),
+    Cluster("2.8.2", "SASL_PLAINTEXT", GSSAPI, SUPER_USERS, KERBEROS_OWNERS, CONFLUENT),
+    Cluster("3.3.2", "SASL_SSL", GSSAPI, SUPER_USERS, TLS_OWNERS, INSIDE_OUTSIDE),
+    Cluster("3.9.1", "SASL_SSL", GSSAPI, FOREIGN, KERBEROS_OWNERS, CLOUDERA),
+    Cluster("3.9.1", "SASL_SSL", GSSAPI, ALLOW_UNLISTED, OPEN, APACHE),
+    Cluster("3.3.2", "SASL_PLAINTEXT", OAUTHBEARER, SUPER_USERS, SASL_OWNERS, INSIDE_OUTSIDE),
+    Cluster("3.9.1", "SASL_SSL", OAUTHBEARER, SUPER_USERS, TLS_OWNERS, APACHE),
+    Cluster("3.9.1", "SASL_SSL", OAUTHBEARER, FOREIGN, OPEN, CONFLUENT),
+)
+"""Clusters with Kerberos, with tokens, and as Cloudera has them: Ranger, one JAAS file for listeners and ZooKeeper."""
 WITH_LISTENERS_FOR_CLIENTS: Final = (STRIMZI, MSK, INSIDE_OUTSIDE)
 """Shapes whose clients have a listener with other security than that between brokers."""
 

@@ -3,19 +3,29 @@
 import asyncio
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import ClusterAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 
 from cluster.tls.contexts import client_context
-from tests.kafka_matrix import settings
+from tests.kafka_matrix import axes, settings
 from tests.kafka_matrix.stand import Stand
 from tests.timeouts import TIMEOUT_S
 
 TOPIC, PARTITIONS = "orders", 4
 _PAUSE_S: Final = 0.02
 _ATTEMPTS, _ASK_AGAIN_S = 50, 0.2
+
+
+class _OwnToken(AbstractTokenProvider):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def token(self) -> str:
+        return self._path.read_text()
 
 
 class Records:
@@ -53,12 +63,20 @@ class Records:
         if clients.has_tls:
             found["ssl_context"] = client_context(stand.tls(settings.APP))
         if clients.has_sasl:
-            found |= {
-                "sasl_mechanism": stand.cluster.mechanism,
-                "sasl_plain_username": settings.APP,
-                "sasl_plain_password": settings.PASSWORDS[settings.APP],
-            }
+            found |= {"sasl_mechanism": stand.cluster.mechanism, **self._proof()}
         return found
+
+    def _proof(self) -> dict[str, Any]:
+        match self._stand.cluster.mechanism:
+            case axes.GSSAPI:
+                return {"sasl_kerberos_service_name": settings.SERVICE}
+            case axes.OAUTHBEARER:
+                return {"sasl_oauth_token_provider": _OwnToken(self._stand.stores.token(settings.APP))}
+            case _:
+                return {
+                    "sasl_plain_username": settings.APP,
+                    "sasl_plain_password": settings.PASSWORDS[settings.APP],
+                }
 
     async def _produce(self) -> None:
         for attempt in range(_ATTEMPTS):

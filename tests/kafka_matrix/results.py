@@ -1,7 +1,9 @@
 """The results of the matrix: a line of JSON for each run, and the table of the last ones."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -10,6 +12,9 @@ from tests.kafka_matrix.axes import EXCLUSIONS, Cluster
 
 _PAGE = Path(__file__).parents[2] / "docs" / "kafka-brokers.md"
 _BEGIN, _END = "<!-- begin matrix: python -m tests.kafka_matrix --write -->", "<!-- end matrix -->"
+
+_PASSED, _FAILED = "adopted, governed, left", "failed"
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class Row(Struct, frozen=True):
@@ -38,28 +43,33 @@ def latest(rows: Iterable[Row]) -> dict[str, Row]:
     return {row.cluster: row for row in rows}
 
 
-def table(chosen: Sequence[Cluster], rows: Iterable[Row]) -> str:
-    """As the documentation shows it."""
+def table(chosen: Sequence[Cluster], rows: Iterable[Row], before: str = "") -> str:
+    """As the documentation shows it. `before`: what it showed; clusters without a run keep their row of it."""
     found = latest(rows)
     ran = [found[one.name] for one in chosen if one.name in found]
-    passed, dates = sum(row.passed for row in ran), sorted({row.date for row in ran})
+    kept = {line.rpartition(" | ")[0].rpartition(" | ")[0]: line for line in before.splitlines()}
+    lines = [_line(one, found.get(one.name), kept) for one in chosen]
+    passed, failed = (sum(f" | {what}" in line for line in lines) for what in (_PASSED, _FAILED))
+    dates = sorted({row.date for row in ran} | set(_DATE.findall(before.partition("|")[0])))
     when = " to ".join(dates[:1] + dates[1:][-1:])
-    lines = [
-        f"{passed} of {len(chosen)} clusters passed, {len(ran) - passed} failed; {when}.",
+    head = [
+        f"{passed} of {len(chosen)} clusters passed, {failed} failed; {when}.",
         "",
         "| Kafka | between brokers | mechanism | authorizer | ZooKeeper | shape | result | s |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for one in chosen:
-        row = found.get(one.name)
-        cells = ("not run", "") if row is None else (_result(row), f"{row.seconds:.0f}")
-        lines.append(f"| {' | '.join([*one, *cells])} |")
-    lines += ["", "Not among them are:", "", *(f"- {one.reason}" for one in EXCLUSIONS)]
-    return "\n".join(lines)
+    return "\n".join([*head, *lines, "", "Not among them are:", "", *(f"- {one.reason}" for one in EXCLUSIONS)])
+
+
+def _line(cluster: Cluster, row: Row | None, kept: Mapping[str, str]) -> str:
+    named = f"| {' | '.join(cluster)}"
+    if row is None:
+        return kept.get(named, f"{named} | not run |  |")
+    return f"{named} | {_result(row)} | {row.seconds:.0f} |"
 
 
 def _result(row: Row) -> str:
-    return f"adopted, governed, left; {row.result}" if row.passed else f"failed: {row.result[:200]}"
+    return f"{_PASSED}; {row.result}" if row.passed else f"{_FAILED}: {row.result[:200]}"
 
 
 def write_document(chosen: Sequence[Cluster], rows: Iterable[Row], page: Path = _PAGE) -> None:
@@ -67,5 +77,5 @@ def write_document(chosen: Sequence[Cluster], rows: Iterable[Row], page: Path = 
     text = page.read_text()
     head, found, rest = text.partition(_BEGIN)
     assert found, f"{page} has no {_BEGIN}"
-    tail = rest.partition(_END)[2]
-    page.write_text(f"{head}{_BEGIN}\n{table(chosen, rows)}\n{_END}{tail}")
+    before, _, tail = rest.partition(_END)
+    page.write_text(f"{head}{_BEGIN}\n{table(chosen, rows, before)}\n{_END}{tail}")

@@ -3,7 +3,7 @@
 Listeners and names are those of published settings: Strimzi's and Bitnami's images, MSK, Confluent's, Apache's docs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -11,6 +11,7 @@ from tests.kafka_matrix import axes, foreign
 from tests.kafka_matrix.axes import Cluster
 from tests.kafka_matrix.stores import Stores
 from tests.processes.certificates import write_secret
+from tests.processes.kdc import REALM
 
 BROKER, ADMIN, APP = "broker", "admin", "app"
 PASSWORDS: Final = {BROKER: "of the brokers", ADMIN: "of the admin", APP: "of the app"}
@@ -24,6 +25,20 @@ _AUTHORIZERS: Final = {
     axes.FOREIGN: foreign.CLASS,
 }
 _MAPPING: Final = "RULE:^CN=(.*?),OU=.*$/$1/L,DEFAULT"
+
+
+LOOPBACK: Final = "127.0.0.1"
+HOST: Final = "localhost"
+"""In the principals of brokers, of klamm and of ZooKeeper: Java asks for tickets for the name that it finds for an
+address, so in clusters with Kerberos the name is registered.
+"""
+SERVICE: Final = "kafka"
+"""The user of brokers with Kerberos, and the first part of their principal."""
+AUDIENCE, ISSUER = "kafka", "https://issuer.example"
+_IN_JAAS_FILE: Final = (axes.CONFLUENT, axes.CLOUDERA)
+"""Shapes whose brokers have the login module of their listener in the file, and that of ZooKeeper beside it."""
+_OAUTH: Final = f"{_MODULES}oauthbearer."
+_KERBEROS: Final = "com.sun.security.auth.module.Krb5LoginModule"
 
 
 class Listener(NamedTuple):
@@ -41,6 +56,11 @@ class Listener(NamedTuple):
     @property
     def has_tls(self) -> bool:
         return self.protocol.endswith("SSL")
+
+
+def host(cluster: Cluster) -> str:
+    """By which its processes are reached."""
+    return HOST if cluster.needs_kdc else LOOPBACK
 
 
 def listeners(cluster: Cluster) -> list[Listener]:
@@ -79,7 +99,7 @@ def listeners(cluster: Cluster) -> list[Listener]:
 
 def store_kind(cluster: Cluster) -> str:
     """Of the brokers' stores: PEM came in 2.7, and 2.8 wants a password of its key."""
-    if cluster.shape == axes.CONFLUENT:
+    if cluster.shape in _IN_JAAS_FILE:
         return "JKS"
     return "PKCS12" if cluster.release < "3" or cluster.shape == axes.STRIMZI else "PEM"
 
@@ -96,7 +116,7 @@ def dn_of_broker(cluster: Cluster, id_: int) -> str:
 
 def _principal_of_broker(cluster: Cluster, id_: int) -> str:
     if cluster.has_sasl:
-        return BROKER
+        return SERVICE if cluster.mechanism == axes.GSSAPI else BROKER
     if cluster.security != axes.MUTUAL:
         return "ANONYMOUS"
     return f"broker{id_}" if cluster.shape == axes.DN_PER_BROKER else dn_of_broker(cluster, id_)
@@ -129,7 +149,7 @@ def issue_all(cluster: Cluster, stores: Stores) -> None:
 def server_properties(cluster: Cluster, id_: int, ports: Mapping[str, int], stores: Stores) -> dict[str, Any]:
     """But for what every broker of a test has. `ports`: by listener."""
     own = listeners(cluster)
-    addresses = ",".join(f"{one.name}://127.0.0.1:{ports[one.name]}" for one in own)
+    addresses = ",".join(f"{one.name}://{host(cluster)}:{ports[one.name]}" for one in own)
     found: dict[str, Any] = {"listeners": addresses, "advertised.listeners": addresses}
     if len(own) == 1:
         found["security.inter.broker.protocol"] = own[0].protocol
@@ -138,7 +158,7 @@ def server_properties(cluster: Cluster, id_: int, ports: Mapping[str, int], stor
         found["inter.broker.listener.name"] = next(one.name for one in own if one.role == "brokers")
     if control := [one.name for one in own if one.role == "control"]:
         found["control.plane.listener.name"] = control[0]
-    return found | _tls(cluster, id_, stores) | _sasl(cluster) | _rights(cluster) | _zookeeper(cluster, stores)
+    return found | _tls(cluster, id_, stores) | _sasl(cluster, stores) | _rights(cluster) | _zookeeper(cluster, stores)
 
 
 def _tls(cluster: Cluster, id_: int, stores: Stores) -> dict[str, Any]:
@@ -157,33 +177,73 @@ def _tls(cluster: Cluster, id_: int, stores: Stores) -> dict[str, Any]:
     return found
 
 
-def _sasl(cluster: Cluster) -> dict[str, Any]:
+def _sasl(cluster: Cluster, stores: Stores) -> dict[str, Any]:
     secured = [one for one in listeners(cluster) if one.has_sasl]
     if not secured:
         return {}
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = _of_mechanism(cluster, stores, [one.name for one in secured])
     if cluster.has_sasl:
         found["sasl.mechanism.inter.broker.protocol"] = cluster.mechanism
     if cluster.shape == axes.BITNAMI:
         return {**found, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"}
-    if cluster.shape == axes.CONFLUENT:
+    if cluster.shape in _IN_JAAS_FILE:
         return {**found, "sasl.enabled.mechanisms": cluster.mechanism}
     for one in secured:
         prefix = f"listener.name.{one.name.lower()}."
         found[f"{prefix}sasl.enabled.mechanisms"] = cluster.mechanism
         # At a listener for clients only, nobody logs in as the broker.
-        found[f"{prefix}{cluster.mechanism.lower()}.sasl.jaas.config"] = _module(cluster.mechanism, cluster.has_sasl)
+        module = _module(cluster, stores, cluster.mechanism, cluster.has_sasl)
+        found[f"{prefix}{cluster.mechanism.lower()}.sasl.jaas.config"] = module
     if cluster.shape == axes.APACHE:
         found["sasl.enabled.mechanisms"] = cluster.mechanism
     return found
 
 
-def _module(mechanism: str, with_own: bool) -> str:
+def _of_mechanism(cluster: Cluster, stores: Stores, names: Sequence[str]) -> dict[str, Any]:
+    """What brokers need besides, for their listeners with SASL: the name of the service, or who verifies tokens."""
+    if cluster.mechanism == axes.GSSAPI:
+        # Otherwise brokers of one process after the other would have to wait for a new ticket.
+        return {"sasl.kerberos.service.name": SERVICE, "sasl.kerberos.min.time.before.relogin": 1000}
+    if cluster.mechanism != axes.OAUTHBEARER:
+        return {}
+    found: dict[str, Any] = {"sasl.oauthbearer.token.endpoint.url": stores.token(BROKER).as_uri(), **of_tokens(stores)}
+    classes = _oauth_classes(cluster.release)
+    for name in names:
+        prefix = f"listener.name.{name.lower()}.oauthbearer.sasl."
+        found[f"{prefix}server.callback.handler.class"] = f"{classes}OAuthBearerValidatorCallbackHandler"
+        found[f"{prefix}login.callback.handler.class"] = f"{classes}OAuthBearerLoginCallbackHandler"
+    return found
+
+
+def of_tokens(stores: Stores) -> dict[str, str]:
+    """By which tokens are verified."""
+    return {
+        "sasl.oauthbearer.jwks.endpoint.url": stores.keys.as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+    }
+
+
+def _oauth_classes(release: str) -> str:
+    """The package of the classes of KIP-768, which moved in 3.4."""
+    return f"{_OAUTH}secured." if release < "3.4" else _OAUTH
+
+
+def _module(cluster: Cluster, stores: Stores, mechanism: str, with_own: bool) -> str:
+    if mechanism == axes.GSSAPI:
+        return kerberos_module(stores.keytab(SERVICE), f"{SERVICE}/{HOST}")
+    if mechanism == axes.OAUTHBEARER:
+        return f"{_OAUTH}OAuthBearerLoginModule required;"
     is_plain = mechanism == "PLAIN"
     name = f"{_MODULES}{'plain.PlainLoginModule' if is_plain else 'scram.ScramLoginModule'}"
     own = f' username="{BROKER}" password="{PASSWORDS[BROKER]}"' if with_own else ""
     users = "".join(f' user_{user}="{password}"' for user, password in PASSWORDS.items()) if is_plain else ""
     return f"{name} required{own}{users};"
+
+
+def kerberos_module(keytab: Path, principal: str) -> str:
+    options = f'useKeyTab=true storeKey=true keyTab="{keytab}" principal="{principal}@{REALM}"'
+    return f"{_KERBEROS} required {options};"
 
 
 def _rights(cluster: Cluster) -> dict[str, Any]:
@@ -207,34 +267,38 @@ def _zookeeper(cluster: Cluster, stores: Stores) -> dict[str, Any]:
     return found
 
 
-def jaas_of_brokers(cluster: Cluster) -> str:
+def jaas_of_brokers(cluster: Cluster, stores: Stores) -> str:
     """Of -Djava.security.auth.login.config; empty if there is none."""
     kafka = ""
-    if cluster.has_sasl and cluster.shape in {axes.CONFLUENT, axes.BITNAMI}:
+    if cluster.has_sasl and cluster.shape in {*_IN_JAAS_FILE, axes.BITNAMI}:
         mechanisms = ("PLAIN", "SCRAM-SHA-256") if cluster.shape == axes.BITNAMI else (cluster.mechanism,)
-        kafka = f"KafkaServer {{ {' '.join(_module(name, with_own=True) for name in mechanisms)} }};\n"
-    return kafka + _client_section(cluster)
+        modules = (_module(cluster, stores, name, with_own=True) for name in mechanisms)
+        kafka = f"KafkaServer {{ {' '.join(modules)} }};\n"
+    return kafka + _client_section(cluster, stores)
 
 
-def jaas_of_controllers(cluster: Cluster) -> str:
+def jaas_of_controllers(cluster: Cluster, stores: Stores) -> str:
     """What the operator of the brokers gives klamm: their own sections; of a setting, its login module."""
-    found = jaas_of_brokers(cluster)
+    found = jaas_of_brokers(cluster, stores)
     if "KafkaServer" in found or cluster.mechanism == axes.NO_MECHANISM:
         return found
-    return f"KafkaServer {{ {_module(cluster.mechanism, cluster.has_sasl)} }};\n{found}"
+    return f"KafkaServer {{ {_module(cluster, stores, cluster.mechanism, cluster.has_sasl)} }};\n{found}"
 
 
-def _client_section(cluster: Cluster) -> str:
+def _client_section(cluster: Cluster, stores: Stores) -> str:
+    if cluster.zookeeper_kerberos:
+        return f"Client {{ {kerberos_module(stores.keytab(SERVICE), f'{SERVICE}/{HOST}')} }};\n"
     if not cluster.zookeeper_sasl:
         return ""
     own = f'username="{ZOOKEEPER_USER}" password="{ZOOKEEPER_PASSWORD}"'
     return f"Client {{ org.apache.zookeeper.server.auth.DigestLoginModule required {own}; }};\n"
 
 
-JAAS_OF_ZOOKEEPER: Final = (
-    "Server { org.apache.zookeeper.server.auth.DigestLoginModule required "
-    f'user_{ZOOKEEPER_USER}="{ZOOKEEPER_PASSWORD}"; }};\n'
-)
+def jaas_of_zookeeper(cluster: Cluster, stores: Stores) -> str:
+    if cluster.zookeeper_kerberos:
+        return f"Server {{ {kerberos_module(stores.keytab('zookeeper'), f'zookeeper/{HOST}')} }};\n"
+    user = f'user_{ZOOKEEPER_USER}="{ZOOKEEPER_PASSWORD}"'
+    return f"Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required {user}; }};\n"
 
 
 def command_config(cluster: Cluster, stores: Stores, jaas: Path) -> dict[str, str]:
@@ -244,12 +308,12 @@ def command_config(cluster: Cluster, stores: Stores, jaas: Path) -> dict[str, st
     if any(one.has_tls for one in listeners(cluster)):
         found |= stores.settings("broker-3", "PEM")
     if own.has_sasl:
-        found |= _login(cluster, BROKER)
+        found |= _login(cluster, stores, BROKER)
     if cluster.zookeeper_tls:
         found |= {"zookeeper.ssl.client.enable": "true"}
         given = stores.settings("zookeeper-client", "PEM", "zookeeper.ssl.")
         found |= {key: value for key, value in given.items() if key.endswith("location")}
-    if cluster.zookeeper_sasl:
+    if cluster.zookeeper_sasl or cluster.zookeeper_kerberos:
         found["java.security.auth.login.config"] = str(jaas)
     return found | ({"zookeeper.set.acl": "true"} if cluster.owners else {})
 
@@ -260,13 +324,25 @@ def tool_config(cluster: Cluster, stores: Stores, user: str) -> dict[str, str]:
     found = {"security.protocol": last.protocol}
     if last.has_tls:
         found |= stores.settings(user if last.client_auth == "required" else None, "PKCS12")
-    return found | (_login(cluster, user) if last.has_sasl else {})
+    return found | (_login(cluster, stores, user) if last.has_sasl else {})
 
 
-def _login(cluster: Cluster, user: str) -> dict[str, str]:
+def _login(cluster: Cluster, stores: Stores, user: str) -> dict[str, str]:
+    found = {"sasl.mechanism": cluster.mechanism}
+    if cluster.mechanism == axes.GSSAPI:
+        name, principal = (SERVICE, f"{SERVICE}/{HOST}") if user == BROKER else (user, user)
+        login = kerberos_module(stores.keytab(name), principal)
+        return {**found, "sasl.jaas.config": login, "sasl.kerberos.service.name": SERVICE}
+    if cluster.mechanism == axes.OAUTHBEARER:
+        return {
+            **found,
+            "sasl.jaas.config": f"{_OAUTH}OAuthBearerLoginModule required;",
+            "sasl.login.callback.handler.class": f"{_oauth_classes(cluster.release)}OAuthBearerLoginCallbackHandler",
+            "sasl.oauthbearer.token.endpoint.url": stores.token(user).as_uri(),
+        }
     kind = "plain.PlainLoginModule" if cluster.mechanism == "PLAIN" else "scram.ScramLoginModule"
     login = f'{_MODULES}{kind} required username="{user}" password="{PASSWORDS[user]}";'
-    return {"sasl.mechanism": cluster.mechanism, "sasl.jaas.config": login}
+    return {**found, "sasl.jaas.config": login}
 
 
 def write_properties(path: Path, given: Mapping[str, Any]) -> Path:

@@ -17,6 +17,7 @@ from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
 from cluster.model.broker import Endpoint
 from cluster.sasl.clients import ClientCredentials
+from cluster.sasl.kerberos import KerberosLogin
 from cluster.tls.contexts import client_context
 from cluster.tls.secret import Secret
 from cluster.tls.settings import TlsSettings
@@ -30,8 +31,10 @@ from tests.kafka.clusters import KafkaCluster
 from tests.kafka.tools import tool_command
 from tests.kafka_matrix import axes, foreign, settings
 from tests.kafka_matrix.axes import Cluster
+from tests.kafka_matrix.proofs import SUPER, proofs
 from tests.kafka_matrix.stores import Stores
 from tests.processes.certificates import write_secret
+from tests.processes.kdc import REALM
 from tests.processes.local_clusters import eventually
 from tests.timeouts import TIMEOUT_S
 
@@ -53,15 +56,16 @@ class Stand(KafkaCluster):
     """Brokers 1 and 2 of the cluster; `ports`: of each, by listener."""
 
     def __init__(self, cluster: Cluster, folder: Path, server: EmbeddedZooKeeper, stores: Stores) -> None:
-        super().__init__(folder, server.address, cluster.release)
+        host = settings.host(cluster)
+        super().__init__(folder, server.address.replace(settings.LOOPBACK, host), cluster.release)
         self.cluster, self.folder, self.stores = cluster, folder, stores
         names = [one.name for one in settings.listeners(cluster)]
         self.ports = {id_: dict(zip(names, choose_free_ports(len(names)), strict=True)) for id_ in BROKERS}
         self.clients = settings.listeners(cluster)[-1]
-        self.brokers = {id_: f"127.0.0.1:{self.ports[id_][self.clients.name]}" for id_ in BROKERS}
+        self.brokers = {id_: f"{host}:{self.ports[id_][self.clients.name]}" for id_ in BROKERS}
         self.archive = folder.parent / f"kafka-{cluster.release}.jsa"
         self.jaas = folder / "jaas.conf"
-        write_secret(self.jaas, settings.jaas_of_controllers(cluster).encode())
+        write_secret(self.jaas, settings.jaas_of_controllers(cluster, stores).encode())
         self.adopts_with = settings.write_properties(
             folder / "adopt.properties", settings.command_config(cluster, stores, self.jaas)
         )
@@ -89,7 +93,7 @@ class Stand(KafkaCluster):
         if cluster.authorizer == axes.FOREIGN:
             class_path = [*class_path, str(foreign.write_class(self.folder / "classes"))]
         command = prepare(broker, folder / "config", class_path)
-        if jaas := settings.jaas_of_brokers(cluster):
+        if jaas := settings.jaas_of_brokers(cluster, self.stores):
             path = self.folder / "brokers-jaas.conf"
             write_secret(path, jaas.encode())
             command.insert(1, f"-Djava.security.auth.login.config={path}")
@@ -126,6 +130,9 @@ class Stand(KafkaCluster):
                 "username": settings.ZOOKEEPER_USER,
                 "password": settings.ZOOKEEPER_PASSWORD,
             }
+        elif self.cluster.zookeeper_kerberos:
+            # kazoo needs another library for that; the server's own super user sees as much.
+            options["auth_data"] = [("digest", SUPER)]
         with plain_client(self.zookeeper, **options) as client:
             yield client
 
@@ -197,18 +204,27 @@ class Stand(KafkaCluster):
     async def _with(self, address: str, user: str, ask: Callable[[KafkaConnection], Awaitable[_T]]) -> _T:
         host, _, port = address.rpartition(":")
         endpoint = Endpoint(host, int(port), self.clients.name, self.clients.protocol)
-        login = partial(ClientCredentials, self.cluster.mechanism, user, Secret(settings.PASSWORDS[user]))
         connection = await KafkaConnection.open(
             endpoint,
             client_id="matrix",
             timeout_s=TIMEOUT_S,
             tls=client_context(self.tls(user)) if self.clients.has_tls else None,
-            login=login if self.clients.has_sasl else None,
+            login=partial(self._credentials, user) if self.clients.has_sasl else None,
         )
         try:
             return await ask(connection)
         finally:
             connection.close()
+
+    def _credentials(self, user: str) -> ClientCredentials:
+        match self.cluster.mechanism:
+            case axes.GSSAPI:
+                login = KerberosLogin(f"{user}@{REALM}", str(self.stores.keytab(user)), settings.SERVICE)
+                return ClientCredentials(axes.GSSAPI, user, kerberos=login)
+            case axes.OAUTHBEARER:
+                return ClientCredentials(axes.OAUTHBEARER, token_file=str(self.stores.token(user)))
+            case mechanism:
+                return ClientCredentials(mechanism, user, Secret(settings.PASSWORDS[user]))
 
     def tls(self, user: str) -> TlsSettings:
         """Of a client at the listener of clients."""
@@ -254,21 +270,22 @@ def stand(cluster: Cluster, folder: Path) -> Iterator[Stand]:
     stores = Stores(folder / "certificates")
     settings.issue_all(cluster, stores)
     tls = login = None
-    if cluster.zookeeper_tls:
-        tls = ServerTls(stores.path("zookeeper", "PEM"), stores.path("authority", "PEM"))
-    elif cluster.zookeeper_sasl:
-        login = folder / "zookeeper-jaas.conf"
-        write_secret(login, settings.JAAS_OF_ZOOKEEPER.encode())
-    with EmbeddedZooKeeper(
-        folder / "zookeeper",
-        settings=ServerSettings(
-            tick_time_ms=500, max_session_timeout_ms=60_000, heap_mb=128, tls=tls, login_file=login
-        ),
-    ) as server:
-        made = Stand(cluster, folder, server, stores)
-        try:
-            made.start_all()
-            yield made
-            made.write_archive()
-        finally:
-            made.end()
+    with proofs(cluster, folder, stores):
+        if cluster.zookeeper_tls:
+            tls = ServerTls(stores.path("zookeeper", "PEM"), stores.path("authority", "PEM"))
+        elif cluster.zookeeper_sasl or cluster.zookeeper_kerberos:
+            login = folder / "zookeeper-jaas.conf"
+            write_secret(login, settings.jaas_of_zookeeper(cluster, stores).encode())
+        with EmbeddedZooKeeper(
+            folder / "zookeeper",
+            settings=ServerSettings(
+                tick_time_ms=500, max_session_timeout_ms=60_000, heap_mb=128, tls=tls, login_file=login
+            ),
+        ) as server:
+            made = Stand(cluster, folder, server, stores)
+            try:
+                made.start_all()
+                yield made
+                made.write_archive()
+            finally:
+                made.end()

@@ -33,6 +33,19 @@ class Stores:
         """`kind`: of a store; Java reads PKCS12 where it is told JKS, too."""
         return self.folder / f"{name}.{'pem' if kind == 'PEM' else 'p12'}"
 
+    def keytab(self, name: str) -> Path:
+        """Where the keys of a principal are, if the cluster has Kerberos."""
+        return self.folder / f"{name}.keytab"
+
+    def token(self, user: str) -> Path:
+        """Where the token of a user is, if the cluster has tokens."""
+        return self.folder / f"{user}.token"
+
+    @property
+    def keys(self) -> Path:
+        """By which tokens are verified."""
+        return self.folder / "keys.json"
+
     def issue(self, name: str, subject: str) -> None:
         """`subject`: as Java writes it, the last part first, such as CN=broker,O=example."""
         key = ec.generate_private_key(ec.SECP256R1())

@@ -198,6 +198,10 @@ class Trial:
             "KEY-AND-CERTIFICATE.pem": str(stores.path("broker-3", "PEM")),
             "AUTHORITIES.pem": str(stores.path("authority", "PEM")),
             "JAAS.conf": str(self.stand.jaas),
+            "file:///KEYS": stores.keys.as_uri(),
+            "file:///TOKEN": stores.token(settings.BROKER).as_uri(),
+            "AUDIENCE": settings.AUDIENCE,
+            "ISSUER": settings.ISSUER,
             "SUPER-USERS": settings.super_users(self.cluster),
             "AS-AT-BROKERS": "true" if self.cluster.authorizer == axes.ALLOW_UNLISTED else "false",
         }
@@ -205,7 +209,7 @@ class Trial:
     def _start(self, command: str) -> int:
         """As printed, with short sessions."""
         self._guards_grpc = "GRPC:SSL" in command
-        arguments = filled_in(command, self._files, self.stand.folder)
+        arguments = filled_in(command, self._files, self.stand.folder, settings.host(self.cluster))
         arguments += ["--override", f"zookeeper.session.timeout.ms={SESSION_MS}"]
         id_ = int(arguments[arguments.index("--id") + 1])
         self._grpc[id_] = arguments[arguments.index("--listen") + 1]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
 PASSWORD = "a password"
@@ -44,6 +45,18 @@ def write_secret(file: Path, content: bytes) -> None:
     draft.touch(0o600)
     draft.write_bytes(content)
     draft.replace(file)
+
+
+def write_pkcs12(node: Path, authority: Path, keystore: Path, truststore: Path) -> None:
+    """The key and certificate of a file in PEM form, and the authority, as Java reads them in every release."""
+    locked = serialization.BestAvailableEncryption(PASSWORD.encode())
+    content = node.read_bytes()
+    key = serialization.load_pem_private_key(content, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    (own,), (issuer,) = (x509.load_pem_x509_certificates(file) for file in (content, authority.read_bytes()))
+    write_secret(keystore, pkcs12.serialize_key_and_certificates(b"own", key, own, [issuer], locked))
+    trusted = [pkcs12.PKCS12Certificate(issuer, b"authority")]
+    truststore.write_bytes(pkcs12.serialize_java_truststore(trusted, locked))
 
 
 class Issuer:

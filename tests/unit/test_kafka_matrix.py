@@ -73,3 +73,25 @@ def test_the_table_has_a_row_for_each_cluster(tmp_path: Path, chosen: list[Clust
     assert any(line.endswith("| failed: lost | 9 |") for line in lines)
     assert any(line.endswith("| not run |  |") for line in lines)
     assert table([first, second, third], rows) in text
+
+
+def test_the_page_keeps_the_result_of_a_cluster_that_did_not_run_again(tmp_path: Path, chosen: list[Cluster]) -> None:
+    first, second = chosen[:2]
+    page = tmp_path / "page.md"
+    page.write_text("<!-- begin matrix: python -m tests.kafka_matrix --write -->\n<!-- end matrix -->\n")
+    old = Row(first.name, passed=True, result="700 records", seconds=44.4, commit="a", date="2026-01-02")
+    write_document([first, second], [old], page)
+    new = Row(second.name, passed=False, result="lost", seconds=9.0, commit="b", date="2026-01-05")
+    write_document([first, second], [new], page)
+    text = page.read_text()
+    assert "1 of 2 clusters passed, 1 failed; 2026-01-02 to 2026-01-05." in text
+    assert f"| {' | '.join(first)} | adopted, governed, left; 700 records | 44 |" in text
+    assert f"| {' | '.join(second)} | failed: lost | 9 |" in text
+
+
+def test_further_clusters_have_what_the_axes_do_not() -> None:
+    for cluster in axes.FURTHER:
+        assert cluster.mechanism in {axes.GSSAPI, axes.OAUTHBEARER}
+        assert any(one.has_sasl for one in listeners(cluster))
+    assert {one.release for one in axes.FURTHER if one.mechanism == axes.GSSAPI} == set(axes.AXES["release"])
+    assert not set(axes.FURTHER) & set(clusters())

@@ -7,6 +7,7 @@ import pytest
 from adoption.command_config import CommandConfig, read_command_config
 from cluster.model.broker import Endpoint
 from cluster.model.errors import ConfigError
+from cluster.sasl.clients import ClientCredentials
 from cluster.tls.secret import Secret
 from cluster.zookeeper.login import Credentials, Scheme
 
@@ -123,3 +124,39 @@ def test_a_password_goes_to_listeners_without_tls_only_if_the_file_says_so(
     access = read_command_config(file).brokers
     assert access.reaches(Endpoint("h", 9092, "A", "SASL_SSL"))
     assert access.reaches(Endpoint("h", 9092, "A", "SASL_PLAINTEXT")) is in_clear
+
+
+OAUTH = "org.apache.kafka.common.security.oauthbearer."
+TOKEN = "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.token.endpoint.url=file:///t\n"
+HANDLER = "sasl.login.callback.handler.class"
+
+
+@pytest.mark.parametrize("package", ["", "secured."])
+def test_a_file_for_kafkas_tools_names_the_class_that_reads_a_token(tmp_path: Path, package: str) -> None:
+    """Without it Kafka's tools take no token from a file (KIP-768); its package changed in 3.4."""
+    file = tmp_path / "client.properties"
+    file.write_text(f"{TOKEN}{HANDLER}={OAUTH}{package}OAuthBearerLoginCallbackHandler\n")
+    access = read_command_config(file).brokers
+    assert access.login is not None
+    assert access.login() == ClientCredentials("OAUTHBEARER", token_file="/t")
+
+
+@pytest.mark.parametrize("name", ["com.example.Vault", f"{OAUTH}internals.unsecured.OAuthBearerUnsecuredLoginHandler"])
+def test_another_class_that_gets_tokens_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    """It may get a token of somebody else than the file has."""
+    file = tmp_path / "client.properties"
+    file.write_text(f"{TOKEN}{HANDLER}={name}\n")
+    with pytest.raises(ConfigError) as caught:
+        read_command_config(file)
+    assert f"{HANDLER}: '{name}': must be {OAUTH}OAuthBearerLoginCallbackHandler" in str(caught.value)
+
+
+def test_a_class_that_gets_passwords_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.touch(0o600)
+    module = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="p";'
+    file.write_text(
+        f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config={module}\n{HANDLER}=com.example.Vault\n"
+    )
+    with pytest.raises(ConfigError, match=f"{HANDLER}: has an effect with sasl.mechanism=OAUTHBEARER only"):
+        read_command_config(file)
