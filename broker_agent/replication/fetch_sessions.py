@@ -225,7 +225,7 @@ class FetchSessions:
         return session
 
     def take(self, session: FetchSession, request: FetchRequest, now_ms: float) -> None:
-        """Let a session take over what a fetch forgets and names; it ends if consumers then have too many partitions."""
+        """Let a session take over what a fetch forgets and names; it ends where consumers then have too many."""
         before = len(session)
         session.take(request, now_ms)
         self._partitions.inc(len(session) - before)
