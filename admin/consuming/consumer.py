@@ -7,7 +7,7 @@ positions. Source: Kafka Fetcher; KIP-227, KIP-320, KIP-392.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -183,7 +183,7 @@ class Consumer:
                 wanted.append(FetchPartition(self._topic, None, partition, offset, limit, source.epoch))
         return wanted
 
-    async def _fetch(self, address: str, wanted: Iterable[FetchPartition]) -> bool:
+    async def _fetch(self, address: str, wanted: Sequence[FetchPartition]) -> bool:
         """Fetch once. Returns False if the leaders must be refreshed."""
         session = self._sessions.setdefault(address, FetcherSession())
         request = _next_request(session, wanted)
@@ -202,7 +202,7 @@ class Consumer:
             session.take_answer(request, response)
         else:
             session.reset()
-        return await self._take_all(address, response)
+        return await self._take_all(address, response, {item.partition: item.fetch_offset for item in wanted})
 
     async def _ask(self, address: str, request: SessionRequest) -> FetchResponse:
         """Send a fetch. Without an answer nobody knows what the broker knows of its session."""
@@ -235,8 +235,11 @@ class Consumer:
         with contextlib.suppress(ClusterError):
             await self._topology.client.ask_broker(address, request, _END_TIMEOUT_MS)
 
-    async def _take_all(self, address: str, response: FetchResponse) -> bool:
-        """Take what a broker answered. Returns False if the leaders must be refreshed."""
+    async def _take_all(self, address: str, response: FetchResponse, asked: Mapping[int, Offset]) -> bool:
+        """Take what a broker answered. Returns False if the leaders must be refreshed.
+
+        `asked`: by partition, the offset that it was asked for.
+        """
         in_order = response.error_code is ErrorCode.NONE
         errors = {response.error_code, *(data.error_code for data in response.partitions)} - {ErrorCode.NONE}
         if errors:
@@ -245,7 +248,9 @@ class Consumer:
             # Here: a slow reader of the records is nobody's fault.
             self._end_wait(address)
         for data in response.partitions:
-            in_order = await self._take(address, data) and in_order
+            # An old leader may answer late what was read from the new one meanwhile (Kafka Fetcher.initializeFetch).
+            if self._positions.get(data.partition) == asked.get(data.partition):
+                in_order = await self._take(address, data) and in_order
         # The next fetch begins after the last one's records, so a partition that got none goes first.
         for data in response.partitions:
             if data.records and data.partition in self._positions:

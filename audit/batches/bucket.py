@@ -1,6 +1,6 @@
 """Checks the records of one bucket of a batch, in a Python process of Spark's: state in, state and tables out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -44,11 +44,16 @@ class BucketPlace(NamedTuple):
     batch: int
 
 
-def check_rules(batch: BucketBatch) -> list[AuditFinding]:
-    """Find what the records of a batch change about the findings, rule by rule."""
-    found = [finding for rule in RULES for finding in rule.check(batch)]
+def check_rules(batch: BucketBatch, versions: Collection[int] = ()) -> list[AuditFinding]:
+    """Find what the records of a batch change about the findings, rule by rule.
+
+    `versions`: those of the rules that have judged the records before. A rule that keeps more finds nothing beside
+    them, until a rebuild judges all by one.
+    """
+    rules = [rule for rule in RULES if rule.has_tables(versions)]
+    found = [finding for rule in rules for finding in rule.check(batch)]
     if len(created_anew(batch).new):
-        found += (finding for rule in RULES for finding in rule.withdraw(batch))
+        found += (finding for rule in rules for finding in rule.withdraw(batch))
     return found
 
 
@@ -63,7 +68,7 @@ def check_bucket(
     runs = {table.name: kept.known(table.name) for table in KEPT}
     awaited = {table.name: _whole(output, state, table) for table in AWAITED}
     batch = BucketBatch(rows, runs, awaited, before.limits)
-    findings = check_rules(batch)
+    findings = check_rules(batch, before.rules)
     output.write_rows(REASSIGNMENTS_TABLE, revised_reassignments(batch), place.batch, place.bucket)
     write_findings(output, place, findings)
     output.write_rows(TIMELINES_TABLE, revised_timelines(batch), place.batch, place.bucket)

@@ -27,8 +27,8 @@ class Work(Struct, frozen=True):
     `first_event`, `last_event`, `max_event`: the numbers of the first and the last event by the order of the log, and
     the greatest one, -1 if no record has one. `first_event_seq`: the record of the first. `event_fall`: where an event
     is below the one before it for the first time: number of the record, event before, event. `first_name`, `last_name`:
-    the names of the first and the last event. `event_renamed`: where an event has another name than in the record
-    before for the first time: number of the record, name before, name.
+    the names of the first and the last event, None where an earlier klamm has read them. `event_renamed`: where an
+    event has another name than in the record before for the first time: number of the record, name before, name.
     """
 
     node: str
@@ -47,8 +47,8 @@ class Work(Struct, frozen=True):
     last_event: int = -1
     max_event: int = -1
     event_fall: tuple[int, int, int] | None = None
-    first_name: str = ""
-    last_name: str = ""
+    first_name: str | None = None
+    last_name: str | None = None
     event_renamed: tuple[int, str, str] | None = None
 
     @property
@@ -129,7 +129,7 @@ def work_of(rows: pyarrow.RecordBatch) -> list[Work]:
     return found
 
 
-_Events = tuple[int, int, int, int, tuple[int, int, int] | None, str, str, tuple[int, str, str] | None]
+_Events = tuple[int, int, int, int, tuple[int, int, int] | None, str | None, str | None, tuple[int, str, str] | None]
 
 
 def _events(seq: Longs, event: Longs, name: Longs, names: Sequence[str]) -> _Events:
@@ -140,7 +140,7 @@ def _events(seq: Longs, event: Longs, name: Longs, names: Sequence[str]) -> _Eve
     has = event >= 0
     seq, event, name = seq[has], event[has], name[has]
     if not len(seq):
-        return -1, -1, -1, -1, None, "", "", None
+        return -1, -1, -1, -1, None, None, None, None
     fallen = numpy.flatnonzero((event[1:] < event[:-1]) & (seq[1:] > seq[:-1]))
     fall = None
     if len(fallen):
@@ -205,8 +205,9 @@ def _joined_events(first: Work, last: Work) -> _Events:
         return *numbers, min(falls, default=None), known.first_name, known.last_name, min(renamed, default=None)
     if last.first_event < first.last_event and first.last_seq < last.first_seq:
         falls.append((last.first_event_seq, first.last_event, last.first_event))
-    if last.first_event == first.last_event and last.first_name != first.last_name:
-        renamed.append((last.first_event_seq, first.last_name, last.first_name))
+    before, after = first.last_name, last.first_name
+    if last.first_event == first.last_event and before is not None and after is not None and before != after:
+        renamed.append((last.first_event_seq, before, after))
     return (
         first.first_event,
         first.first_event_seq,

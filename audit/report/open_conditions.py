@@ -17,6 +17,7 @@ from audit.chains.witnesses import Witnessed
 from audit.records.findings import AuditFinding
 from audit.records.orders import sorted_order
 from audit.records.vectors import group_starts, longs
+from audit.rules import ordered_deletions
 from audit.rules.applied_states import UNTAKEN, UNWRITTEN
 from audit.rules.ordered_deletions import DELETED_BY_ORDER, UNORDERED
 from audit.rules.rule import Awaited
@@ -57,7 +58,8 @@ def open_conditions(folder: OutputFolder, commit: Commit | None, state: ClusterS
         )
         has_gaps = any(log.missing for name, log in state.incarnations.items() if name.startswith(f"{node}/"))
         (found.unknown if has_gaps else found.findings).append(finding)
-    _add_unordered(found, _waiting(folder, commit, UNORDERED), commit, state)
+    if commit is None or ordered_deletions.RULE.has_tables(commit.rules):
+        _add_unordered(found, _waiting(folder, commit, UNORDERED), commit, state)
     return found
 
 

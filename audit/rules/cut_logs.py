@@ -246,4 +246,5 @@ RULE: Final = Rule(
     reads=tuple(dict.fromkeys((*_READ, *COMMITTED_READ))),
     check=lambda batch: _checked(batch).findings,
     keeps=(CUTS, SUSPECTS),
+    since=9,
 )

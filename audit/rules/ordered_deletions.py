@@ -115,4 +115,5 @@ RULE: Final = Rule(
     check=lambda _: (),
     keeps=(ORDERS,),
     awaits=(UNORDERED,),
+    since=9,
 )

@@ -116,7 +116,8 @@ class Rule(NamedTuple):
     `explains`: its findings, by id. `reads`: the columns of records that it needs, those of its tables included.
     `check`: what a batch changes about its findings. `keeps`, `awaits`: the tables that it adds to; others may read
     them. `withdraw`: what changes when partitions are not compared any more (`audit.rules.recreations`); it is asked
-    only where a batch has shown such partitions.
+    only where a batch has shown such partitions. `since`: the version of the rules since which its tables are kept. In
+    an output that has records judged by an earlier one, they lack rows that explain what is found.
     """
 
     explains: Mapping[str, Explanation]
@@ -125,3 +126,8 @@ class Rule(NamedTuple):
     keeps: tuple[Kept, ...] = ()
     awaits: tuple[Awaited, ...] = ()
     withdraw: Callable[[BucketBatch], Iterable[AuditFinding]] = _nothing
+    since: int = 1
+
+    def has_tables(self, versions: Iterable[int]) -> bool:
+        """Whether its tables are whole in an output whose records these versions of the rules have judged."""
+        return self.since <= min(versions, default=self.since)

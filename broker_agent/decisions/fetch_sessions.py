@@ -3,7 +3,7 @@
 Source: Kafka FetchMetadata, FetchSessionCache.tryEvict, CachedPartition.maybeUpdateResponseData; KIP-227.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -15,6 +15,11 @@ from cluster.requests.data import NO_READ_REPLICA, FetchPartitionData
 EVICTION_MS: Final = 120_000
 """A session that was not used for this time is dropped when another one is made, and one that exists for this time may
 have to make room for a larger one. `min.incremental.fetch.session.eviction.ms`, a constant as in Kafka.
+"""
+
+CONSUMER_PARTITIONS_MAX: Final = 200_000
+"""Partitions in all sessions of consumers together, of about half a kilobyte each: anybody may ask for sessions, and
+name partitions that there are not.
 """
 
 
@@ -55,6 +60,12 @@ def choose_evicted(
     least = min(evictable, key=lambda session: (session.is_privileged, session.partitions, session.session_id))
     is_less = (least.is_privileged, least.partitions) < (is_privileged, partitions)
     return least.session_id if is_less else None
+
+
+def has_room(sessions: Iterable[SessionUse], partitions: int) -> bool:
+    """Whether consumers may have so many partitions beside those of these sessions; followers' do not count."""
+    used = sum(session.partitions for session in sessions if not session.is_privileged)
+    return used + partitions <= CONSUMER_PARTITIONS_MAX
 
 
 class SentOffsets(Struct, frozen=True):

@@ -17,6 +17,7 @@ from broker_agent.decisions.fetch_sessions import (
     SentOffsets,
     SessionUse,
     choose_evicted,
+    has_room,
     is_news,
     sent_with,
     unused_sessions,
@@ -199,7 +200,9 @@ class FetchSessions:
         return session if request.session_epoch == session.epoch else ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
     def make(self, request: FetchRequest, now_ms: float) -> FetchSession | None:
-        """Begin a session of the partitions that a full fetch named; None if all slots are taken."""
+        """Begin a session of the partitions that a full fetch named; None if all slots are taken, or consumers have as
+        many partitions as they may.
+        """
         uses = [session.use for session in self]
         evicted = unused_sessions(uses, now_ms)
         if len(uses) - len(evicted) >= self._slots:
@@ -207,6 +210,9 @@ class FetchSessions:
             if smaller is None:
                 return None
             evicted = (smaller,)
+        others = (use for use in uses if use.session_id not in evicted)
+        if request.replica_id < 0 and not has_room(others, len(request.partitions)):
+            return None
         for session_id in evicted:
             self._evictions.mark()
             self.end(self._sessions[session_id])
@@ -219,11 +225,13 @@ class FetchSessions:
         return session
 
     def take(self, session: FetchSession, request: FetchRequest, now_ms: float) -> None:
-        """Let a session take over what a fetch forgets and names."""
+        """Let a session take over what a fetch forgets and names; it ends where consumers then have too many."""
         before = len(session)
         session.take(request, now_ms)
         self._partitions.inc(len(session) - before)
         self._count.set(len(self._sessions))
+        if len(session) > before and request.replica_id < 0 and not has_room((each.use for each in self), 0):
+            self.end(session)
 
     def end(self, session: FetchSession) -> None:
         """End a session, unless it has ended."""

@@ -83,6 +83,8 @@ class FetchRequests:
             return FetchResponse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         arrival_ms = self._manager.now_ms()
         self._sessions.take(session, request, arrival_ms)
+        if session.has_ended:
+            return FetchResponse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not len(session):
             self._sessions.end(session)
             return FetchResponse(ErrorCode.NONE)

@@ -29,14 +29,18 @@ class BoundedThreads:
         return await asyncio.wrap_future(self.submit(key, work))
 
     def submit(self, key: str, work: Callable[[], _T]) -> Future[_T]:
-        """Run it as soon as a thread of the key is free."""
+        """Run it as soon as a thread of the key is free. Raises RuntimeError if the system gives no thread for it."""
         future: Future[_T] = Future()
         with self._lock:
             self._waiting[key].append((future, work))
-            if self._running[key] >= self._per_key:
-                return future
-            self._running[key] += 1
-        Thread(target=self._work, args=(key,), name=f"{self._name} {key}", daemon=True).start()
+            if self._running[key] < self._per_key:
+                self._running[key] += 1
+                try:
+                    Thread(target=self._work, args=(key,), name=f"{self._name} {key}", daemon=True).start()
+                except RuntimeError:
+                    self._waiting[key].pop()
+                    self._end(key)
+                    raise
         return future
 
     def _work(self, key: str) -> None:
@@ -56,7 +60,11 @@ class BoundedThreads:
         with self._lock:
             if self._waiting[key]:
                 return self._waiting[key].popleft()
-            self._running[key] -= 1
-            if not self._running[key]:
-                del self._running[key], self._waiting[key]
+            self._end(key)
             return None
+
+    def _end(self, key: str) -> None:
+        """Count a thread of the key no more. Call it with the lock."""
+        self._running[key] -= 1
+        if not self._running[key]:
+            del self._running[key], self._waiting[key]

@@ -44,6 +44,8 @@ class RpcClient:
         self._connect_timeout_ms, self._connect_timeout_max_ms = connect_timeout_ms, connect_timeout_max_ms
         self._failed_attempts: dict[str, int] = {}
         self._connections: dict[str, PeerConnection] = {}
+        self._retired: set[PeerConnection] = set()
+        """Those that were replaced, until their last calls have ended."""
         self._plaintext: set[str] = set()
         """The addresses that were named as such, while there is `security`."""
 
@@ -79,15 +81,15 @@ class RpcClient:
                 return await self.call(address, request, timeout_ms, request_id=request_id)
             elif error.code() is grpc.StatusCode.UNAVAILABLE:
                 failure = await connection.explained(failure)
-                await self._on_connection_lost(address, connection, failure)
+                await self._on_connection_lost(address, connection)
             raise failure from error
         except grpc.aio.UsageError as error:
-            raise connection.failure_of_calls_in_flight() from error
+            raise PeerUnreachableError(address, "the channel was closed") from error
         except asyncio.CancelledError:
             # Closing a channel cancels its calls, which must not look like a cancellation of the caller.
             task = asyncio.current_task()
             if connection.closed and task is not None and not task.cancelling():
-                raise connection.failure_of_calls_in_flight() from None
+                raise PeerUnreachableError(address, "the channel was closed") from None
             raise
         self._take_answer(address, connection)
         response: Response = decoded(method, answer, address)
@@ -110,13 +112,11 @@ class RpcClient:
             except grpc.aio.AioRpcError as error:
                 raise error_of(error, address) from error
 
-    async def forget(self, address: str, after: PeerUnreachableError | None = None) -> None:
-        """Close the channel to this address, if there is one; calls in flight fail, with the attempt to connect after
-        which it is closed, if one failed.
-        """
+    async def forget(self, address: str) -> None:
+        """Close the channel to this address, if there is one; calls in flight fail."""
         connection = self._connections.pop(address, None)
         if connection is not None:
-            await connection.close(after)
+            await connection.close()
 
     def connect_timeout_ms(self, address: str) -> int:
         """The timeout of the next connection attempt to the address."""
@@ -127,6 +127,8 @@ class RpcClient:
         """Close all channels; calls in flight fail."""
         for address in tuple(self._connections):
             await self.forget(address)
+        for connection in tuple(self._retired):
+            await connection.close()
 
     async def _connection(self, address: str) -> PeerConnection:
         """The connection to an address; another one if this is to have TLS now, or not, or with other certificates."""
@@ -138,22 +140,28 @@ class RpcClient:
             address, self.connect_timeout_ms(address), security, self._sasl
         )
         if former is not None:
-            await former.retire()
+            await self._retire(former)
         return connection
+
+    async def _retire(self, connection: PeerConnection) -> None:
+        self._retired = {former for former in self._retired if former.is_in_use}
+        await connection.retire()
+        if connection.is_in_use:
+            self._retired.add(connection)
 
     def _take_answer(self, address: str, connection: PeerConnection) -> None:
         connection.is_made = True
         self._failed_attempts.pop(address, None)
 
-    async def _on_connection_lost(
-        self, address: str, connection: PeerConnection, failure: PeerUnreachableError
-    ) -> None:
+    async def _on_connection_lost(self, address: str, connection: PeerConnection) -> None:
         """Leave a connection that broke to its channel, which reopens it; after a failed attempt drop the channel.
 
-        A channel keeps the timeout with which it was made, so only a new one can wait longer for its connection.
+        A channel keeps the timeout with which it was made, so only a new one can wait longer for its connection. What
+        is in flight on it has an end of its own: a peer that stops, and so refuses connections, answers what it has.
         """
         if connection.is_made:
             connection.is_made, connection.offers_replica_fetch = False, True
         elif self._connections.get(address) is connection:
             self._failed_attempts[address] = self._failed_attempts.get(address, 0) + 1
-            await self.forget(address, failure)
+            del self._connections[address]
+            await self._retire(connection)

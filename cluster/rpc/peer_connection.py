@@ -58,7 +58,6 @@ class PeerConnection:
             self.channel = grpc.aio.secure_channel(address, security.credentials(), options=options)
         self.turns = asyncio.Semaphore(CLIENT_CONCURRENCY_MAX)
         self.closed = False
-        self._closed_after: PeerUnreachableError | None = None
         self.is_made = False
         """Whether the peer has responded since the connection was last lost."""
         self.offers_replica_fetch = True
@@ -71,6 +70,11 @@ class PeerConnection:
     def is_outdated(self) -> bool:
         """Whether the certificates with which it was made have been replaced."""
         return self.security is not None and self.generation != self.security.generation
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether calls are in flight."""
+        return self._calls > 0
 
     @asynccontextmanager
     async def in_use(self) -> AsyncIterator[None]:
@@ -89,19 +93,12 @@ class PeerConnection:
         if self._calls == 0:
             await self.channel.close()
 
-    async def close(self, after: PeerUnreachableError | None = None) -> None:
-        """Close the channel; calls in flight fail. `after`: the failed attempt to connect that it is closed for."""
-        self.closed, self._closed_after = True, after
+    async def close(self) -> None:
+        """Close the channel; calls in flight fail."""
+        self.closed = True
         if self.session is not None:
             await self.session.close()
         await self.channel.close()
-
-    def failure_of_calls_in_flight(self) -> PeerUnreachableError:
-        """The failure of calls under which the channel was closed: of the attempt to connect that they waited for."""
-        after = self._closed_after
-        if after is None:
-            return PeerUnreachableError(self._address, "the channel was closed")
-        return type(after)(after.address, after.why)
 
     async def send(self, method: Method, data: bytes, timeout_s: float, metadata: _Metadata | None) -> bytes:
         """Send a request and return the response.

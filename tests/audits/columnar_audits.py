@@ -1,6 +1,6 @@
 """An audit of records in memory: the rules of the Spark job over columns, without Spark and without files."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow
 
@@ -26,11 +26,13 @@ class ColumnarAudit:
     """One bucket that has all partitions. `findings`: those that stand, by name; `waiting`: what is undecided.
 
     `timelines`: the rows of that table, the last one of each partition epoch. `open_rows`: rows of a table above which
-    old ones are sealed.
+    old ones are sealed. `versions`: of the rules that have judged the records before.
     """
 
-    def __init__(self, limits: Limits | None = None, open_rows: int = OPEN_ROWS) -> None:
-        self.limits, self.open_rows = limits or Limits(), open_rows
+    def __init__(
+        self, limits: Limits | None = None, open_rows: int = OPEN_ROWS, versions: Collection[int] = ()
+    ) -> None:
+        self.limits, self.open_rows, self.versions = limits or Limits(), open_rows, versions
         self.timelines: dict[tuple[object, ...], dict[str, object]] = {}
         self.runs = {table.name: Runs([]) for table in KEPT}
         self.findings: dict[tuple[str, str], AuditFinding] = {}
@@ -40,7 +42,7 @@ class ColumnarAudit:
     def check(self, records: Sequence[LoggedStateChange]) -> list[AuditFinding]:
         """Judge a batch; returns what it has changed."""
         batch = BucketBatch(table_of(records), self.runs, self.waiting, self.limits)
-        found = check_rules(batch)
+        found = check_rules(batch, self.versions)
         self.clocks = greatest([*self.clocks, *clock_differences(windows(batch).now, self.limits.clock_ms)])
         for row in revised_timelines(batch).to_pylist():
             self.timelines[row["topic"], row["topic_id"], row["partition"], row["partition_epoch"]] = row

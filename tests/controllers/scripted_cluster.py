@@ -90,6 +90,8 @@ class ScriptedCluster:
         """The throttle times of the next answers to producers; later ones have none."""
         self.without_zookeeper: set[int] = set()
         self.hanging: set[int] = set()
+        self.holding: dict[int, asyncio.Event] = {}
+        """By node: until when it holds back the answers to fetches, which it has made before."""
         self.read_replicas: dict[int, int] = {}
         """By partition: the follower to which its leader sends consumers that name their rack."""
         self.follower_errors: list[ErrorCode] = []
@@ -172,6 +174,8 @@ class ScriptedNode:
             case FetchRequest():
                 self.cluster.fetches.append(request)
                 response = self._fetch_all(request)
+                if (released := self.cluster.holding.get(self.node)) is not None:
+                    await released.wait()
                 if response.error_code is ErrorCode.NONE and not response.partitions:
                     # A fetch without news waits; a script need not wait for long.
                     await asyncio.sleep(min(request.max_wait_ms, 20) / 1000)

@@ -140,3 +140,27 @@ async def test_a_partition_that_is_read_elsewhere_leaves_the_session(
         await reading.read(240)
         await until(lambda: sorted(len(s.partitions) for s in cluster.sessions.values()) == [3, 4, 5])
     assert reading.values == {partition: list(range(20)) for partition in PARTITIONS}
+
+
+@pytest.mark.rule("R5.12")
+async def test_what_an_old_leader_answers_late_is_dropped_if_the_new_one_was_read(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    await produce(client, range(10), 0, 3)
+    cluster.holding[0] = released = asyncio.Event()
+    async with await consumer_of(client) as reader:
+        reading = Reading(reader)
+        of_new_leader = asyncio.create_task(reading.read(10))
+        await until(lambda: any(fetch.partitions[0].partition == 0 for fetch in cluster.fetches if fetch.partitions))
+        cluster.lead(0, 1)
+        # By the error for this one the consumer learns of both new leaders.
+        cluster.lead(4, 2)
+        await of_new_leader
+        assert reading.values[0] == list(range(10))
+        await produce(client, range(10, 20), 0)
+        await reading.read(20)
+        released.set()
+        await reading.read(30)
+        await produce(client, range(10, 20), 3)
+        await reading.read(40)
+    assert reading.values == {p: list(range(20 if p in (0, 3) else 0)) for p in PARTITIONS}

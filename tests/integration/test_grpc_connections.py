@@ -7,7 +7,7 @@ import pytest
 
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import ConnectionRefusedByHostError, PeerNotConnectedError, PeerUnreachableError
-from cluster.requests.cluster import DescribeClusterRequest
+from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
 from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX
 from cluster.rpc.client import RpcClient
 from cluster.rpc.serving import Listener
@@ -27,7 +27,7 @@ async def test_nobody_at_the_address_is_an_unreachable_peer() -> None:
 
 
 async def test_calls_that_wait_for_one_attempt_to_connect_fail_with_its_reason() -> None:
-    """The first that fails closes the channel, under the others and under those that still wait for their turn."""
+    """Also those that still wait for their turn when the first one fails."""
     address, client = f"127.0.0.1:{choose_free_ports(1)[0]}", RpcClient()
     try:
         calls = [client.call(address, DescribeClusterRequest(), TIMEOUT_MS) for _ in range(2 * CLIENT_CONCURRENCY_MAX)]
@@ -37,6 +37,36 @@ async def test_calls_that_wait_for_one_attempt_to_connect_fail_with_its_reason()
     assert {(type(failure), str(failure)) for failure in failures} == {
         (ConnectionRefusedByHostError, f"{address}: connection refused")
     }
+
+
+async def test_a_call_in_flight_is_answered_though_others_can_no_longer_connect() -> None:
+    """A peer that stops takes no more connections, and still answers what it has been sent."""
+    address, client = f"127.0.0.1:{choose_free_ports(1)[0]}", RpcClient()
+    entered, released = asyncio.Event(), asyncio.Event()
+
+    async def answer_late() -> DescribeClusterResponse:
+        entered.set()
+        await released.wait()
+        return DESCRIPTION
+
+    server = await serve_controller(Listener(address), Scripted(lambda _: answer_late()), Metrics())
+    in_flight = asyncio.create_task(client.call(address, DescribeClusterRequest(), TIMEOUT_MS))
+    await asyncio.wait_for(entered.wait(), TIMEOUT_S)
+    stopping = asyncio.create_task(server.stop(TIMEOUT_S))
+    try:
+        refused = 0
+        async with asyncio.timeout(TIMEOUT_S):
+            while refused < 3:
+                with pytest.raises(PeerUnreachableError) as failed:
+                    await client.call(address, DescribeClusterRequest(), 200)
+                refused += isinstance(failed.value, PeerNotConnectedError)
+        released.set()
+        assert await in_flight == DESCRIPTION
+    finally:
+        released.set()
+        in_flight.cancel()
+        await client.close()
+        await stopping
 
 
 async def test_a_peer_that_returns_is_reached_again_on_the_same_channel() -> None:

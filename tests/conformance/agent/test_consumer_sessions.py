@@ -6,6 +6,7 @@ from itertools import chain
 import pytest
 from msgspec.structs import replace
 
+from broker_agent.decisions import fetch_sessions
 from broker_agent.log.record_batch import walk
 from broker_agent.replication.purgatory import CHECKED_AT_ONCE
 from cluster.model.broker import BrokerId, LeaderEpoch, Offset
@@ -256,6 +257,31 @@ async def test_a_follower_takes_the_slot_of_a_consumer_and_no_consumer_that_of_a
     # The follower has left two minutes ago.
     await reader.fetch()
     assert reader.session.is_established
+    await leader.world.stop()
+
+
+@pytest.mark.rule("R5.12")
+@virtually
+async def test_consumers_do_not_fill_the_memory_with_partitions_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = await leading()
+    monkeypatch.setattr(fetch_sessions, "CONSUMER_PARTITIONS_MAX", 12)
+    readers = [await idling(leader) for _ in range(2)]
+    late = Reader(leader, *PARTITIONS)
+    assert partitions(await late.fetch()) == list(range(5))
+    assert not late.session.is_established
+    small = Reader(leader, TP)
+    await small.fetch()
+    assert small.session.is_established
+    # Nor do they grow beyond it.
+    small.offsets.update(dict.fromkeys(PARTITIONS, 0))
+    refused = await leader.handle(small.next_request(0, 1000))
+    assert refused == FetchResponse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert [len(session) for session in leader.agent.manager.fetch_sessions] == [5, 5]
+    small.session.reset()
+    await leader.produce(1, tp=PARTITIONS[3])
+    for reader in (small, *readers):
+        assert 3 in partitions(await reader.fetch())
+        assert reader.offsets[PARTITIONS[3]] == 1
     await leader.world.stop()
 
 

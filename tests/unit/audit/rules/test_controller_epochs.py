@@ -105,6 +105,8 @@ def test_an_event_keeps_its_name_over_two_parts_of_a_log() -> None:
     same, other = (replace(work((8, 10, 9, 9), first_seq=10), first_name=name, last_name="C") for name in "BX")
     assert joined_work(same, first).event_renamed is None
     assert joined_work(other, first).event_renamed == (10, "B", "X")
+    # An earlier klamm did not keep names.
+    assert joined_work(other, work()).event_renamed is joined_work(work((1, 2, 8, 8)), other).event_renamed is None
     assert (joined_work(first, same).first_name, joined_work(first, same).last_name) == ("A", "C")
 
 

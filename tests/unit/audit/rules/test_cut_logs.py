@@ -76,6 +76,17 @@ def test_a_log_becomes_shorter_by_a_truncation(between: Sequence[LoggedStateChan
         assert found(*([each] for each in records)) == wanted
 
 
+@pytest.mark.parametrize(
+    ("versions", "is_found"), [((), True), ((9,), True), ((9, 10), True), ((8,), False), ((8, 9), False)]
+)
+def test_where_truncations_were_not_kept_from_the_beginning_nothing_is_found(
+    versions: Sequence[int], is_found: bool
+) -> None:
+    audit = ColumnarAudit(versions=versions)
+    audit.check([LONG, SHORT])
+    assert [f.rule for f in audit.findings.values()] == ([LOG_END_FELL] if is_found else [])
+
+
 def test_the_finding_says_where_the_log_ended() -> None:
     audit = ColumnarAudit()
     audit.check([LONG, SHORT])

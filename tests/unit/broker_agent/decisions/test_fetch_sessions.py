@@ -4,10 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from broker_agent.decisions.fetch_sessions import (
+    CONSUMER_PARTITIONS_MAX,
     EVICTION_MS,
     SentOffsets,
     SessionUse,
     choose_evicted,
+    has_room,
     is_news,
     sent_with,
     unused_sessions,
@@ -100,3 +102,10 @@ def test_offsets_that_came_with_an_error_or_a_divergence_are_not_taken_and_so_no
     assert sent_with(DATA) == SentOffsets(Offset(5), Offset(2))
     assert sent_with(replace(DATA, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)) is None
     assert sent_with(replace(DATA, diverging_epoch=EpochEndOffset(LeaderEpoch(1), Offset(3)))) is None
+
+
+@pytest.mark.rule("R5.12")
+def test_consumers_have_a_number_of_partitions_together_and_those_of_followers_do_not_count() -> None:
+    others = [use(1, CONSUMER_PARTITIONS_MAX - 5), use(2, 3), use(3, CONSUMER_PARTITIONS_MAX, is_privileged=True)]
+    assert has_room(others, 2)
+    assert not has_room(others, 3)

@@ -77,6 +77,28 @@ def test_threads_do_not_keep_a_process_from_its_end(gate: Gate) -> None:
     assert own.daemon
 
 
+def test_where_the_system_has_no_thread_left_the_key_keeps_its_own(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = BoundedThreads(NAME, per_key=2)
+    first = threads.submit("a", gate.work)
+    gate.await_entered()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    ran: list[str] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for key in ("a", "b"):
+            for _ in range(3):
+                with pytest.raises(RuntimeError, match="new thread"):
+                    threads.submit(key, lambda: ran.append("refused"))
+    for key in ("a", "b"):
+        assert threads.submit(key, returns(key)).result(TIMEOUT_S) == key
+    gate.open()
+    assert first.result(TIMEOUT_S) == "done"
+    assert ran == []
+
+
 def test_what_fails_is_raised_where_it_is_awaited() -> None:
     def fail() -> None:
         raise ValueError("wrong")
