@@ -9,7 +9,9 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -53,15 +55,25 @@ def test_the_busiest_partition_and_the_event_queue_are_shown_to_programs(cluster
         stdout=subprocess.DEVNULL,
     ) as producer:
         assert producer.stdin is not None
-        pipe = producer.stdin
+        pipe, is_seen = producer.stdin, Event()
+
+        def write() -> None:
+            """Write all the time: a load is what came between two looks."""
+            while not is_seen.wait(0.05):
+                pipe.write(b"a record\n" * 10)
+                pipe.flush()
 
         def is_busy() -> bool:
-            pipe.write(b"a record\n" * 100)
-            pipe.flush()
             load = as_json(cluster, "top", "--once", "--interval", "0.5")
             return any(b["topic"] == "orders" and b["records_per_s"] > 0 for b in load["busiest"])
 
-        eventually(is_busy, "records are seen")
+        with ThreadPoolExecutor(1) as beside:
+            writing = beside.submit(write)
+            try:
+                eventually(is_busy, "records are seen")
+            finally:
+                is_seen.set()
+            writing.result(TIMEOUT_S)
         pipe.close()
     load = as_json(cluster, "top", "--once")
     assert load["event_queue"].keys() == {"size", "median", "p99"}
