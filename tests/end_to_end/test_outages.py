@@ -52,6 +52,8 @@ def controller(cluster: LocalCluster) -> tuple[int, int]:
 
 
 def test_clients_that_start_while_zookeeper_is_down_work(cluster: LocalCluster) -> None:
+    # Within a second of their start brokers may have no producer ids in reserve yet; whoever has given one has more.
+    works(cluster, "before-outages")
     klamm(cluster, "topics", "create", "saved", "--partitions", "3", "--replication-factor", "3")
     cluster.kill(ZOOKEEPER)
     try:
@@ -98,7 +100,8 @@ def test_while_zookeeper_hangs_all_reads_are_of_the_brokers(cluster: LocalCluste
 
 
 def test_with_all_controllers_dead_brokers_serve_and_messages_say_so(cluster: LocalCluster) -> None:
-    klamm(cluster, "topics", "create", "uncontrolled", "--partitions", "3", "--replication-factor", "3")
+    # Written and read: a creation is answered before the brokers know of it, and dead controllers tell them nothing.
+    works(cluster, "uncontrolled")
     controllers = [member.name for member in cluster.members(CONTROLLER)]
     for name in controllers:
         cluster.kill(name)
